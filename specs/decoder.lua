@@ -7,6 +7,8 @@
 -- T tokens of a step, S sequences, D hidden, H heads, G kv_heads, E head_dim, F ffn, V vocab.
 local nn = require "nn"
 local config = require "lib.config"
+local latent = require "lib.latent"
+local mixture = require "lib.mixture"
 
 local fields = {
   vocab = config.count(2, 2 ^ 24),
@@ -16,7 +18,8 @@ local fields = {
   kv_heads = config.count(1, 1024),
   head_dim = config.count(1, 1024),
   ffn = config.count(1, 2 ^ 20),
-  experts = config.options({}),                                     -- see `mixture`; dense: layers that have none
+  experts = config.options({}),                                     -- see lib/mixture.lua
+  latent = config.options({}),                                      -- see lib/latent.lua
   names = config.options(),
   norm = config.word { "rms", "layer" },
   norm_eps = config.number(0, 1),
@@ -33,8 +36,14 @@ local fields = {
   scale = config.number(0, 1024, 1),                                -- scores * scale
   scores_cap = config.number(0, 2 ^ 20, 0),                         -- cap * tanh(score / cap); 0: none
   alibi = config.flag(false),                                       -- slopes in place of rope
+  alibi_most = config.number(0, 1024, 8),                           -- the slopes are 2 ^ (-alibi_most * part of heads)
+  alibi_rounded = config.flag(false),                               -- as Falcon has them
+  clip_qkv = config.number(0, 2 ^ 20, 0),                           -- bound of queries, keys and values; 0: none
   windows = config.options({}),                                     -- keys that a token sees, by layer; 0: all
+  chunks = config.options({}),                                      -- runs of keys of which it sees its own, likewise
+  q_scales = config.options({}),                                    -- of queries: nn.scale_by_position, or false, likewise
   norm_heads = config.flag(false),                                  -- names.q_norm, k_norm: of each head, not of all
+  norm_rotated = config.flag(false),                                -- rotated heads are normed, without gain
   groups = config.count(1, 1024, 1),                                -- blocks of heads in names.qkv, each q, k, v
   qkv_bias = config.flag(false),
   out_bias = config.flag(false),
@@ -46,6 +55,7 @@ local fields = {
   logits_cap = config.number(0, 2 ^ 20, 0),                         -- cap * tanh(logit / cap); 0: none
   tie_embeddings = config.flag(false),
   unused = config.options({}),                                      -- tensors that older checkpoints have
+  left_out = config.options({}),                                    -- beginnings of names that are not read
 }
 
 -- Weight and bias of a linear layer.
@@ -81,6 +91,10 @@ local function projections(c, x, name)
   return part(0, of_q), part(of_q, of_kv), part(of_q + of_kv, of_kv)
 end
 
+local function clipped(c, x)
+  return c.clip_qkv > 0 and nn.clamp(x, -c.clip_qkv, c.clip_qkv) or x
+end
+
 local function attention(c, x, name, layer)                         -- x [T, D]
   local q, k, v = projections(c, x, name)
   local function normed(of_heads)
@@ -88,14 +102,22 @@ local function attention(c, x, name, layer)                         -- x [T, D]
     return norm(c, q, name .. c.names.q_norm), norm(c, k, name .. c.names.k_norm)
   end
   q, k = normed(false)
+  q, k, v = clipped(c, q), clipped(c, k), clipped(c, v)
   q, k, v = nn.split_heads(q, c.heads), nn.split_heads(k, c.kv_heads), nn.split_heads(v, c.kv_heads)
   q, k = normed(true)
   local window = c.windows[layer + 1] or 0
   local rope = window > 0 and c.rope_windowed.theta and c.rope_windowed or c.rope
   local turned = not (c.names.positions or c.alibi or c.unrotated[layer + 1])
   if turned then q, k = nn.rope(q, rope), nn.rope(k, rope) end
-  local y = nn.attend(q, nn.cache(k, v), { scale = c.scale, window = window, softcap = c.scores_cap,
-                                           slopes = c.alibi and nn.alibi(c.heads) })
+  if turned and c.norm_rotated then q, k = nn.rmsnorm(q, nil, c.norm_eps), nn.rmsnorm(k, nil, c.norm_eps) end
+  if c.q_scales[layer + 1] then
+    q = nn.split_heads(nn.scale_by_position(nn.join_heads(q), c.q_scales[layer + 1]), c.heads)
+  end
+  local y = nn.attend(q, nn.cache(k, v), {
+    scale = c.scale, window = window, chunk = c.chunks[layer + 1] or 0, softcap = c.scores_cap,
+    slopes = c.alibi and nn.alibi(c.heads, c.alibi_most), rounded = c.alibi_rounded,
+    sinks = c.names.sinks and nn.weight(name .. c.names.sinks, { c.heads }),
+  })
   return project(nn.join_heads(y), name .. c.names.out, c.hidden, c.out_bias)
 end
 
@@ -112,31 +134,10 @@ local function feed_forward(c, x, name)                             -- x [T, D]
   return project(y, name .. n.down, c.hidden, c.ffn_bias)           -- [T, D]
 end
 
--- The k experts that the router chooses for each token, and a shared one. That has a gate of its own, the sigmoid of one
--- logit: it is a mixture of one expert.
-local function mixture(c, x, name)                                  -- x [T, D]
-  local n, e = c.names, c.experts
-  local routes = nn.route(project(x, name .. n.router, e.count), { k = e.k, order = e.order, renorm = e.renorm })
-  local function stack(part, rows, columns)
-    return part and nn.stack(name .. part .. ".weight", { e.count, rows, columns })
-  end
-  local y = nn.experts(x, routes, {                                 -- [T, D]
-    gate = stack(n.expert_gate, e.ffn, c.hidden), up = stack(n.expert_up, e.ffn, c.hidden),
-    gate_up = stack(n.expert_gate_up, 2 * e.ffn, c.hidden), down = stack(n.expert_down, c.hidden, e.ffn),
-    kind = c.activation,
-  })
-  if not e.shared then return y end
-  return y + nn.experts(x, nn.route(project(x, name .. n.shared_router, 1), { k = 1, score = "sigmoid" }), {
-    gate = nn.weight(name .. n.shared_gate .. ".weight", { e.shared, c.hidden }),
-    up = nn.weight(name .. n.shared_up .. ".weight", { e.shared, c.hidden }),
-    down = nn.weight(name .. n.shared_down .. ".weight", { c.hidden, e.shared }), kind = c.activation,
-  })
-end
-
 local function layer(c, h, i)                                       -- h [T, D]
   local n, name = c.names, c.names.layers .. i .. "."
   local x = n.attention_norm and norm(c, h, name .. n.attention_norm) or h
-  local y = attention(c, x, name, i)
+  local y = c.latent.kv and project(latent(c, x, name), name .. n.out, c.hidden, c.out_bias) or attention(c, x, name, i)
   if n.after_attention then y = norm(c, y, name .. n.after_attention) end
   local sum = h + c.residual_scale * y
   if not c.parallel then x = sum end
@@ -154,7 +155,7 @@ return function(given)
 
   local unused = { c.tie_embeddings and n.head .. ".weight" or nil }
   for _, name in ipairs(c.unused) do table.insert(unused, name) end
-  nn.checkpoint { prefixes = { n.prefix }, unused = unused }
+  nn.checkpoint { prefixes = { n.prefix }, unused = unused, heads = c.left_out }
   local embedding = nn.weight(n.embedding .. ".weight", { c.vocab, c.hidden })
   local h = c.embedding_scale * nn.embed(nn.ids(), embedding)       -- [T, D]
   if n.positions then

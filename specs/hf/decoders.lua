@@ -2,6 +2,7 @@
 -- fields and tensors, and the fields that only it has.
 local hf = require "lib.hf"
 local decoder = require "decoder"
+local mixtures = require "hf/mixtures"
 
 -- LLaMA's; a class has its own where it differs. false: it has no such field or tensor.
 local llama = {
@@ -10,7 +11,7 @@ local llama = {
   unused = { "model.layers.*.self_attn.rotary_emb.inv_freq" },
   older = {},                                                       -- other names of fields, which win where they are
   fields = {                                                        -- of config.json
-    hidden = "hidden_size", layers = "num_hidden_layers", heads = "num_attention_heads", ffn = "intermediate_size",
+    vocab = "vocab_size", hidden = "hidden_size", layers = "num_hidden_layers", heads = "num_attention_heads", ffn = "intermediate_size",
     kv_heads = "num_key_value_heads", head_dim = "head_dim", eps = "rms_norm_eps", activation = "hidden_act",
     positions = "max_position_embeddings", theta = "rope_theta", partial = "partial_rotary_factor",
   },
@@ -55,6 +56,12 @@ local function cap(config, key, missing)
   return config:value(key) and config:number(key, 1e-6, 2 ^ 20) or nil
 end
 
+-- The bound of queries, keys and values; nil: there is none.
+local function clip(config)
+  local bound = config:value("clip_qkv") and config:number("clip_qkv", 0, 1e6) or 0
+  return bound > 0 and bound or nil
+end
+
 local function same_bias(config, c, key)
   c.qkv_bias = config:flag(key, false)
   c.out_bias = c.qkv_bias
@@ -90,36 +97,11 @@ local function granite(config, c)
   c.logits_scale = 1 / config:number("logits_scaling", 1e-6, 1e6, 1.0)
 end
 
--- Experts in every layer. Newer versions of transformers write num_local_experts in place of num_experts.
-local function experts(config, count, k, ffn)
-  local key = config.values.num_local_experts == nil and "num_experts" or "num_local_experts"
-  count = config:count(key, 1, 1024, count)
-  return { count = count, k = config:count("num_experts_per_tok", 1, count, k), ffn = ffn }
-end
 local function qwen_windows(config, c)
   local use = config:flag("use_sliding_window", false)
   local first = config:count("max_window_layers", 0, 1024, 28)
   local size = window(config, 4096)
   c.windows = windows(config, c.layers, use and size or 0, function(i) return i >= first end)
-end
-
--- Experts of the size moe_intermediate_size, in some layers; the others are dense.
-local function qwen_experts(config, c, count, k, ffn)
-  local step, only = config:count("decoder_sparse_step", 1, 1024, 1), config:value("mlp_only_layers") or {}
-  c.experts = experts(config, count, k, config:count("moe_intermediate_size", 1, 2 ^ 20, ffn))
-  c.experts.renorm, c.experts.dense = config:flag("norm_topk_prob", false), {}
-  for i = 1, c.layers do c.experts.dense[i] = i % step ~= 0 end
-  if type(only) ~= "table" then config:refuse("mlp_only_layers", "a list of layers") end
-  for _, i in ipairs(only) do
-    if math.type(i) ~= "integer" then config:refuse("mlp_only_layers", "a list of layers") end
-    c.experts.dense[i + 1] = true
-  end
-end
-
-local function expert_names(more)
-  more.router, more.expert_gate = "mlp.gate", "mlp.experts.*.gate_proj"
-  more.expert_up, more.expert_down = "mlp.experts.*.up_proj", "mlp.experts.*.down_proj"
-  return more
 end
 
 local head_norms = { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" }
@@ -140,42 +122,6 @@ local classes = {
       qwen_windows(config, c)
       c.norm_heads = true
       same_bias(config, c, "attention_bias")
-    end,
-  },
-  Qwen3MoeForCausalLM = {
-    type = "qwen3_moe", kv_heads = 4, positions = 32768,
-    names = expert_names { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" },
-    set = function(config, c)
-      local use, size = config:flag("use_sliding_window", false), window(config, 4096)
-      c.windows = windows(config, c.layers, use and size or 0, function() return true end)
-      c.norm_heads = true
-      same_bias(config, c, "attention_bias")
-      qwen_experts(config, c, 128, 8, 768)
-    end,
-  },
-  Qwen2MoeForCausalLM = {
-    type = "qwen2_moe", kv_heads = 16, positions = 32768,
-    names = expert_names {
-      shared_router = "mlp.shared_expert_gate", shared_gate = "mlp.shared_expert.gate_proj",
-      shared_up = "mlp.shared_expert.up_proj", shared_down = "mlp.shared_expert.down_proj",
-    },
-    set = function(config, c)
-      local use, size = config:flag("use_sliding_window", false), window(config, 4096)
-      local first = config:count("max_window_layers", 0, 1024, 28)
-      c.windows = windows(config, c.layers, use and size or 0, function(i) return i % 2 == 0 and i < first end)
-      c.qkv_bias = config:flag("qkv_bias", true)
-      qwen_experts(config, c, 60, 4, 1408)
-      c.experts.shared = config:count("shared_expert_intermediate_size", 1, 2 ^ 20, 5632)
-    end,
-  },
-  OlmoeForCausalLM = {
-    type = "olmoe", eps = 1e-5, positions = 4096,
-    names = expert_names { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" },
-    set = function(config, c)
-      same_bias(config, c, "attention_bias")
-      config:only("clip_qkv", "null: clipped queries, keys and values are not computed")
-      c.experts = experts(config, 64, 8, c.ffn)
-      c.experts.renorm = config:flag("norm_topk_prob", false)
     end,
   },
   Olmo2ForCausalLM = {
@@ -220,26 +166,6 @@ local classes = {
     set = function(config, c)
       granite(config, c)
       c.ffn_bias = config:flag("mlp_bias", false)
-    end,
-  },
-  GraniteMoeForCausalLM = {
-    type = "granitemoe",
-    names = { router = "block_sparse_moe.router.layer", expert_gate_up = "block_sparse_moe.input_linear",
-              expert_down = "block_sparse_moe.output_linear" },
-    set = function(config, c)
-      granite(config, c)
-      c.experts = experts(config, 8, 2, c.ffn)
-      c.experts.order = "topk_softmax"
-    end,
-  },
-  MixtralForCausalLM = {
-    type = "mixtral", eps = 1e-5, kv_heads = 8, theta = 1000000.0, positions = 131072,
-    names = { router = "block_sparse_moe.gate", expert_gate = "block_sparse_moe.experts.*.w1",
-              expert_up = "block_sparse_moe.experts.*.w3", expert_down = "block_sparse_moe.experts.*.w2" },
-    set = function(config, c)
-      same_window(config, c)
-      c.experts = experts(config, 8, 2, c.ffn)
-      c.experts.renorm = true
     end,
   },
   StableLmForCausalLM = {
@@ -324,7 +250,8 @@ local classes = {
       local one = config:flag("multi_query", true)
       local kv_heads = config:count("num_kv_heads", 1, 1024, c.heads)
       local norms = config:count("num_ln_in_parallel_attn", 1, 2, new and 2 or 1)
-      config:only("alibi", "false: ALiBi is not computed", false)
+      c.alibi = config:flag("alibi", false)
+      c.alibi_rounded = c.alibi
       c.kv_heads = new and kv_heads or one and 1 or c.heads
       c.groups = c.kv_heads
       c.parallel = config:flag("parallel_attn", true)
@@ -380,7 +307,7 @@ local classes = {
     set = function(config, c)
       same_bias(config, c, "attention_bias")
       c.norm_gain, c.norm_bias = false, false
-      config:only("clip_qkv", "null: queries, keys and values are not clipped")
+      c.clip_qkv = clip(config)
     end,
   },
   CohereForCausalLM = {
@@ -453,6 +380,80 @@ local classes = {
       config:only("num_key_value_heads", "as many as multi_query says, " .. c.kv_heads, c.kv_heads)
     end,
   },
+  MptForCausalLM = {
+    type = "mpt", norm = "layer", eps = 1e-5, activation = "gelu", tie = true, widening = 4,
+    fields = { hidden = "d_model", layers = "n_layers", heads = "n_heads", kv_heads = false, head_dim = false,
+               ffn = false, eps = "layer_norm_epsilon", activation = false, positions = "max_seq_len", theta = false },
+    names = { prefix = "transformer.", embedding = "transformer.wte", layers = "transformer.blocks.",
+              attention_norm = "norm_1", ffn_norm = "norm_2", qkv = "attn.Wqkv", out = "attn.out_proj", gate = false,
+              up = "ffn.up_proj", down = "ffn.down_proj", final_norm = "transformer.norm_f" },
+    set = function(config, c, _, harmless)
+      local at = config:inside("attn_config") or hf.file(config.path, {}, "attn_config.")
+      c.norm_bias, c.alibi = false, true
+      c.clip_qkv, c.alibi_most = clip(at), at:number("alibi_bias_max", 1e-6, 1024, 8)
+      if at:value("softmax_scale") then c.scale = at:number("softmax_scale", 1e-6, 1024) end
+      at:only("alibi", "true: learned positions are not computed", true)
+      at:only("attn_type", "multihead_attention", "multihead_attention")
+      at:only("prefix_lm", "false", false)
+      at:only("qk_ln", "false: norms of queries and keys are not computed", false)
+      at:only("attn_uses_sequence_id", "false", false)
+      at:value("attn_impl")
+      at:known(harmless)
+      config:only("no_bias", "true: biases are not computed", true)
+      config:only("logit_scale", "null")
+      config:only("expansion_ratio", "4", 4)
+      config:only("norm_type", "low_precision_layernorm or layernorm", "low_precision_layernorm", "layernorm")
+      for _, name in ipairs { "embedding_fraction", "init_config", "init_device", "learned_pos_emb", "tokenizer_name",
+                              "verbose", "emb_pdrop" } do config:value(name) end
+    end,
+  },
+  Ministral3ForCausalLM = {
+    type = "ministral3", eps = 1e-5, kv_heads = 8, head_dim = 128, positions = 262144,
+    rope_fields = { "llama_4_scaling_beta", "max_position_embeddings" },
+    set = function(config, c)
+      local at = hf.rope_object(config)
+      if not at then config:refuse("rope_parameters", "an object") end
+      local scale = { by = at:number("llama_4_scaling_beta", 0, 1e6),
+                      every = at:count("original_max_position_embeddings", 1, 2 ^ 30) }
+      for i = 1, c.layers do c.q_scales[i] = scale.by > 0 and scale end
+      c.windows = windows(config, c.layers, window(config, 0), function() return true end)
+    end,
+  },
+  -- ChatGLM2, ChatGLM3, GLM-4 in their own format
+  ChatGLMModel = {
+    type = "chatglm", eps = 1e-5, activation = "silu", style = "neighbour", partial = 0.5, positions = 2048,
+    fields = { vocab = "padded_vocab_size", layers = "num_layers", ffn = "ffn_hidden_size", kv_heads = false,
+               head_dim = "kv_channels", eps = "layernorm_epsilon", activation = false, positions = "seq_length",
+               theta = false },
+    names = { prefix = "transformer.", embedding = "transformer.embedding.word_embeddings",
+              layers = "transformer.encoder.layers.", final_norm = "transformer.encoder.final_layernorm",
+              head = "transformer.output_layer", qkv = "self_attention.query_key_value", out = "self_attention.dense",
+              gate_up = "mlp.dense_h_to_4h", down = "mlp.dense_4h_to_h" },
+    unused = { "transformer.rotary_pos_emb.inv_freq" },
+    before = function(config)
+      config:only("position_encoding_2d", "false: ChatGLM-6B has rotary positions in two dimensions and a prefix mask, " ..
+        "which are not computed", false)
+    end,
+    set = function(config, c)
+      local one = config:flag("multi_query_attention", false)
+      local groups = config:count("multi_query_group_num", 1, 1024, 1)
+      c.kv_heads = one and groups or c.heads
+      c.rope = { theta = 10000.0 * config:number("rope_ratio", 1e-6, 1e6, 1.0), dim = c.head_dim // 2,
+                 style = "neighbour" }
+      c.qkv_bias = config:flag("add_qkv_bias", false)
+      config:only("add_bias_linear", "false: biases are not computed", false)
+      config:only("rmsnorm", "true", true)
+      config:only("post_layer_norm", "true", true)
+      config:only("original_rope", "true", true)
+      config:only("interleaved_qkv", "false", false)
+      config:only("quantization_bit", "0", 0)
+      config:only("vocab_size", "padded_vocab_size " .. c.vocab, c.vocab)
+      config:only("apply_residual_connection_post_layernorm", "false", false)
+      for _, name in ipairs { "apply_query_key_layer_scaling", "bias_dropout_fusion", "prefix_projection" } do
+        config:value(name)
+      end
+    end,
+  },
   BloomForCausalLM = {
     type = "bloom", norm = "layer", eps = 1e-5, activation = "gelu_pytorch_tanh", tie = true, widening = 4,
     fields = { layers = "n_layer", heads = "n_head", kv_heads = false, head_dim = false, ffn = false,
@@ -492,6 +493,13 @@ local classes = {
   },
 }
 
+for name, class in pairs(mixtures {
+  windows = windows, window = window, same_window = same_window, same_bias = same_bias, clip = clip, granite = granite,
+}) do
+  classes[name] = class
+end
+classes.MPTForCausalLM, classes.ChatGLMForConditionalGeneration = classes.MptForCausalLM, classes.ChatGLMModel
+
 -- Fields that change no logits, and those that lib/checkout.lua reads.
 local harmless = {}
 for _, key in ipairs {
@@ -517,6 +525,7 @@ for _, key in ipairs {
 
 local function read(config, class)
   local field = setmetatable({}, { __index = class.fields })
+  if class.before then class.before(config) end
   for name, old in pairs(class.older) do
     if config.values[old] ~= nil then field[name] = old end
   end
@@ -537,7 +546,7 @@ local function read(config, class)
   if field.theta then rope = hf.rope(config, head_dim, positions, field, class) end
   rope.style = class.style
   local c = {
-    vocab = config:count("vocab_size", 2, 2 ^ 24),
+    vocab = config:count(field.vocab, 2, 2 ^ 24),
     hidden = hidden,
     layers = config:count(field.layers, 1, 1024),
     heads = heads,
@@ -549,24 +558,22 @@ local function read(config, class)
     norm_eps = field.eps and config:number(field.eps, 1e-30, 1, class.eps) or class.eps,
     activation = config:word(field.activation, class.activations, class.activation),
     rope = rope,
-    unrotated = {},
+    unrotated = {}, chunks = {}, q_scales = {}, left_out = {},
     scale = head_dim ^ -0.5,
     tie_embeddings = config:flag("tie_word_embeddings", class.tie),
     unused = class.unused,
   }
-  class.set(config, c, positions)
+  class.set(config, c, positions, harmless)
   config:known(harmless)
-  return { positions = positions, graph = decoder(c) }
+  return { positions = positions, vocab = c.vocab, graph = decoder(c) }
 end
 
 -- Parts that nn.* does not have, by the beginning of an architecture's name.
 local lacking = {
-  Apertus = "norms of queries and keys", ChatGLM = "rotary positions in two dimensions",
-  Dbrx = "experts", Deepseek = "latent attention and experts",
+  Apertus = "norms of queries and keys", Dbrx = "experts",
   FalconH1 = "a recurrent state", FalconMamba = "a recurrent state",
-  Glm4Moe = "experts", GptOss = "attention sinks and experts",
   GraniteMoeHybrid = "a recurrent state", GraniteMoeShared = "shared experts", Jamba = "a recurrent state and experts",
-  Llama4 = "experts", MPT = "ALiBi", Mamba = "a recurrent state", MiniMax = "experts", NemotronH = "a recurrent state",
+  Mamba = "a recurrent state", MiniMax = "experts", NemotronH = "a recurrent state",
   Olmo3 = "norms of queries and keys", Phimoe = "experts", PhiMoE = "experts",
   Qwen3Next = "a recurrent state and experts",
 }

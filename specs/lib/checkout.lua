@@ -81,6 +81,8 @@ local results = {
   graph = { "a graph value: what a family returns", function(v) return type(v) == "userdata" end },
   positions = { "the longest text, a whole number of 1 or more",
                 function(v) return math.type(v) == "integer" and v >= 1 end },
+  vocab = { "the number of ids, if vocab_size does not say it",
+            function(v) return v == nil or math.type(v) == "integer" and v >= 2 end },
   source = { "the longest source, a whole number of 1 or more",
              function(v) return v == nil or math.type(v) == "integer" and v >= 1 end },
   encoder = { "true for an encoder", function(v) return v == nil or type(v) == "boolean" end },
@@ -91,7 +93,7 @@ local results = {
 local function check_result(path, model)
   local function refuse(what)
     ftx.refuse(path, what .. "; its function must return a table { graph = ..., positions = ... }, and may set " ..
-      "source, encoder, labels, scoring")
+      "vocab, source, encoder, labels, scoring")
   end
   if type(model) ~= "table" then
     local kind = type(model) == "userdata" and "graph value" or type(model)
@@ -258,7 +260,7 @@ return function(checkout)
   local seq2seq = model.source ~= nil
   local vector = model.encoder and sentences(checkout) or {}
   refuse_unknown_meaning(config, seq2seq)
-  local vocab = config:count("vocab_size", 2, 2 ^ 24)
+  local vocab = model.vocab or config:count("vocab_size", 2, 2 ^ 24)
   local first = generation:value("bos_token_id") and generation or config
   local bos = first:value("bos_token_id") and first:count("bos_token_id", 0, vocab - 1) or -1
   if not checkout.weights and checkout.pickled then

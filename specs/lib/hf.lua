@@ -217,14 +217,18 @@ function scaled.longrope(at, theta, dim, positions, beside)
 end
 scaled.su = scaled.longrope
 
+-- rope_scaling, or rope_parameters where that is missing or empty; then rope_parameters alone.
+function hf.rope_object(config)
+  local new, old = config:inside("rope_parameters"), config:inside("rope_scaling")
+  return old and not is_empty(old.values) and old or new, new
+end
+
 -- The options of nn.rope, from rope_scaling or rope_parameters. If both are there, transformers 5 reads rope_scaling
 -- alone unless it is empty; what that lacks (rope_theta) comes from the fields beside it.
 -- positions: max_position_embeddings; names: other names of the fields theta and partial, which stand beside it; class:
--- their values theta and partial if no field says so. With a class every field must be known.
+-- their values theta and partial if no field says so. With a class every field must be known, or in its rope_fields.
 function hf.rope(config, head_dim, positions, names, class)
-  local new, old = config:inside("rope_parameters"), config:inside("rope_scaling")
-  if old and is_empty(old.values) then old = nil end
-  local at = old or new
+  local at, new = hf.rope_object(config)
   local kinds = { default = "none", proportional = "proportional" }
   for name in pairs(scaled) do kinds[name] = name end
   local function place(key, beside)
@@ -246,22 +250,26 @@ function hf.rope(config, head_dim, positions, names, class)
   elseif scaled[kind] then
     made = scaled[kind](at, theta, dim, positions, beside)
   end
-  if at and (made.freqs or class) then at:known { type = true, original_max_position_embeddings = true } end
+  local known = { type = true, original_max_position_embeddings = true }
+  for _, name in ipairs(class and class.rope_fields or {}) do known[name] = true end
+  if at and (made.freqs or class) then at:known(known) end
   return made
 end
 
 -- Rotary positions of layers that see all of the text and of windowed ones: rope_parameters by kind of layer, or in older
 -- files rope_theta and rope_scaling for the first, rope_local_base_freq for the second.
 function hf.two_ropes(config, head_dim, positions)
-  local new, whole, windowed = config:inside("rope_parameters"), { theta = 1000000.0 }, { theta = 10000.0 }
+  local new, whole, windowed = config:inside("rope_parameters"), { theta = 1000000.0 }, {}
   local near = config:number("rope_local_base_freq", 1, 1e12, 10000.0)
+  windowed.theta = near
+  if new then whole.theta = config:number("rope_theta", 1, 1e12, whole.theta) end
   if not new then return hf.rope(config, head_dim, positions, nil, whole), { theta = near, dim = head_dim } end
   local function of(kind, class)
     local values = new:inside(kind)
     return hf.rope(hf.file(config.path, { rope_parameters = values and values.values }), head_dim, positions, nil, class)
   end
   local made, other = of("full_attention", whole), of("sliding_attention", windowed)
-  new:known {}
+  new:known { rope_theta = true }                                   -- of no kind
   return made, other
 end
 

@@ -266,6 +266,7 @@ static bool is_harmless(const char *key)
         "transformers_version",
         "use_cache",
         "dtype",
+        "torch_dtype",
         "model_type",
         "max_position_embeddings",
         "n_positions",

@@ -68,6 +68,9 @@ static void test_trained_checkout(void **state)
     "\"num_hidden_layers\": 1" HEADS
 
 #define T5 "\"model_type\": \"t5\", \"vocab_size\": 64, \"d_kv\": 16"
+#define MIXTURE \
+    "\"vocab_size\": 64, \"hidden_size\": 32, \"num_hidden_layers\": 1, \"intermediate_size\": 48" HEADS \
+    ", \"architectures\": [\""
 
 static void test_checkout_mistakes(void **state)
 {
@@ -105,7 +108,23 @@ static void test_checkout_mistakes(void **state)
          "config.json: layer_types must be a list of full_attention and sliding_attention, one for each layer, got a "
          "list "
          "or an object"},
-        {"{" FALCON ", \"alibi\": true}", NULL, "config.json: alibi must be false: ALiBi is not computed, got true"},
+        {"{\"architectures\": [\"MPTForCausalLM\"], \"d_model\": 32, \"n_heads\": 2, \"n_layers\": 1, \"vocab_size\": "
+         "64, "
+         "\"attn_config\": {\"alibi\": false}}",
+         NULL, "config.json: attn_config.alibi must be true: learned positions are not computed, got false"},
+        {"{\"architectures\": [\"ChatGLMModel\"], \"position_encoding_2d\": true}", NULL,
+         "config.json: position_encoding_2d must be false: ChatGLM-6B has rotary positions in two dimensions and a "
+         "prefix "
+         "mask, which are not computed, got true"},
+        {"{" MIXTURE "DeepseekV3ForCausalLM\"], \"v_head_dim\": 32}", NULL,
+         "config.json: v_head_dim must be from qk_rope_head_dim to the size of a head, 192, got 32"},
+        {"{" MIXTURE "DeepseekV3ForCausalLM\"], \"n_routed_experts\": 8, \"n_group\": 2, \"topk_group\": 3}", NULL,
+         "config.json: topk_group must be a whole number from 1 to 2, got 3"},
+        {"{" MIXTURE "DeepseekV2ForCausalLM\"], \"num_experts_per_tok\": 2, \"norm_topk_prob\": true}", NULL,
+         "config.json: norm_topk_prob must be false: the class does not read it, got true"},
+        {"{" MIXTURE "Llama4ForCausalLM\"], \"num_experts_per_tok\": 2}", NULL,
+         "config.json: num_experts_per_tok must be 1: inputs of several experts are not weighed, got 2"},
+        {"{" MIXTURE "GptOssForCausalLM\"]}", NULL, "config.json: rope_scaling must be an object, got nothing"},
         {"{" FALCON ", \"new_decoder_architecture\": true, \"parallel_attn\": false}", NULL,
          "config.json: parallel_attn must be true with new_decoder_architecture, got false"},
         {"{" FALCON ", \"num_ln_in_parallel_attn\": 2}", NULL,
@@ -353,8 +372,8 @@ static void test_two_ropes(void **state)
 static void test_architecture_files(void **state)
 {
 #define WANTED \
-    "; its function must return a table { graph = ..., positions = ... }, and may set source, encoder, labels, " \
-    "scoring"
+    "; its function must return a table { graph = ..., positions = ... }, and may set vocab, source, encoder, " \
+    "labels, scoring"
 #define MADE \
     "local llama = require 'llama' local g = llama { vocab = 64, hidden = 32, layers = 1, heads = 2, ffn = 48 } "
     static const struct {
@@ -373,6 +392,8 @@ static void test_architecture_files(void **state)
         {"return function(config) " MADE "return g end", "hf/Mine.lua: returned a graph value" WANTED},
         {"return function(config) " MADE "return { graph = g, positions = 64, encoder = 1 } end",
          "hf/Mine.lua: encoder must be true for an encoder" WANTED},
+        {"return function(config) " MADE "return { graph = g, positions = 64, vocab = 1 } end",
+         "hf/Mine.lua: vocab must be the number of ids, if vocab_size does not say it" WANTED},
         {"return function(config) " MADE "return { graph = g, positions = config:count('longest', 1, 99) } end", NULL},
     };
 

@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from drawn import numbers
+import chatglm
 
 HERE = pathlib.Path("tests/models/families")
 PROMPTS = [[7], [3, 61, 24, 90, 11, 45, 8, 77, 30, 2, 52, 19, 66]]
@@ -41,6 +42,16 @@ LONGROPE = rope(900.0, 0.75, rope_type="longrope", short_factor=[1 + i / 9 for i
                 long_factor=[1.5 + i for i in range(9)])
 IN_FP32 = ["attention_softmax_in_fp32", "scale_attention_softmax_in_fp32"]
 WINDOW = ["max_window_layers", "sliding_window", "use_sliding_window"]
+
+# Falcon's eager attention adds ALiBi twice in this version of transformers.
+ATTENTION = {"Falcon": "sdpa"}
+YARN = rope(900.0, rope_type="yarn", factor=4.0, beta_fast=4.0, beta_slow=1.0, truncate=False,
+            original_max_position_embeddings=16)
+LATENT = dict(SIZES, num_key_value_heads=3, kv_lora_rank=24, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16,
+              n_routed_experts=6, num_experts_per_tok=3, moe_intermediate_size=20, n_shared_experts=2,
+              first_k_dense_replace=1)
+LATENT_YARN = rope(900.0, rope_type="yarn", factor=4.0, mscale=0.7, mscale_all_dim=0.4,
+                   original_max_position_embeddings=16)
 
 # name: class, settings, changes of config.json (None: the field is removed), fields that others turn off
 CASES = {
@@ -190,6 +201,81 @@ CASES = {
     "gpt-bigcode-heads": ("GPTBigCode", dict(COMMON, n_embd=48, n_layer=2, n_head=3, n_positions=72, n_inner=100,
                                              multi_query=False, scale_attn_weights=False, tie_word_embeddings=False,
                                              activation_function="gelu"), without("layer_norm_epsilon"), IN_FP32),
+    "mpt": ("Mpt", dict(COMMON, d_model=48, n_heads=3, n_layers=2, max_seq_len=72, layer_norm_epsilon=1e-3,
+                        attn_config=dict(clip_qkv=0.4, softmax_scale=0.4)),
+            {"attn_config": dict(alibi=True, alibi_bias_max=8, attn_impl="torch", attn_pdrop=0, clip_qkv=0.4, prefix_lm=False,
+                                 attn_type="multihead_attention", attn_uses_sequence_id=False, qk_ln=False,
+                                 softmax_scale=0.4)},
+            ["attn_impl", "attn_pdrop", "embedding_fraction", "emb_pdrop", "learned_pos_emb", "init_device"]),
+    "mpt-old": ("Mpt", dict(COMMON, d_model=64, n_heads=4, n_layers=2, max_seq_len=72,
+                            attn_config=dict(alibi_bias_max=3), tie_word_embeddings=False),
+                {"architectures": ["MPTForCausalLM"], "attn_config": {"alibi_bias_max": 3}, **without("layer_norm_epsilon", "expansion_ratio", "norm_type")},
+                ["attn_impl", "attn_pdrop", "embedding_fraction", "emb_pdrop", "learned_pos_emb", "init_device"]),
+    "falcon-rw": ("Falcon", dict(SIZES, hidden_size=192, num_attention_heads=12, multi_query=False, parallel_attn=False,
+                                 bias=True, alibi=True, ffn_hidden_size=88), without("intermediate_size"),
+                  ["num_kv_heads", "rope_theta"]),
+    "gpt-oss": ("GptOss", dict(GQA, num_local_experts=5, num_experts_per_tok=3, sliding_window=5, swiglu_limit=0.6,
+                               swiglu_alpha=1.3, rms_norm_eps=1e-3, **YARN), {}, ["hidden_act"]),
+    "gpt-oss-plain": ("GptOss", dict(GQA, num_attention_heads=4, num_local_experts=6, num_experts_per_tok=4,
+                                     sliding_window=4, attention_bias=False, tie_word_embeddings=True,
+                                     layer_types=["full_attention", "sliding_attention"]),
+                      {"rope_parameters": None, "rope_theta": 150000, "experts_per_token": 4,
+                       "initial_context_length": 4096,
+                       "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0,
+                                        "truncate": False, "original_max_position_embeddings": 4096},
+                       **without("swiglu_limit", "swiglu_alpha", "rms_norm_eps")},
+                      ["hidden_act", "initial_context_length"]),
+    "llama4": ("Llama4", dict(GQA, num_local_experts=5, intermediate_size=20, intermediate_size_mlp=52, floor_scale=4,
+                              attn_scale=0.7, attention_chunk_size=5, no_rope_layer_interval=2,
+                              interleave_moe_layer_step=2, rms_norm_eps=1e-3, **LLAMA3),
+               without("layer_types", "no_rope_layers", "moe_layers"), ["router_jitter_noise"]),
+    "llama4-plain": ("Llama4", dict(GQA, num_local_experts=3, intermediate_size=20, intermediate_size_mlp=52,
+                                    use_qk_norm=False, attn_temperature_tuning=False, moe_layers=[0, 1],
+                                    layer_types=["full_attention", "chunked_attention"], attention_chunk_size=4,
+                                    no_rope_layers=[0, 1], attention_bias=True, tie_word_embeddings=True),
+                     {"rope_parameters": None, **without("rms_norm_eps", "num_experts_per_tok")},
+                     ["router_jitter_noise", "no_rope_layer_interval", "interleave_moe_layer_step", "intermediate_size_mlp",
+                      "attn_scale", "floor_scale"]),
+    "ministral3": ("Ministral3", dict(GQA, sliding_window=7, rms_norm_eps=1e-3,
+                                      rope_parameters={**LATENT_YARN["rope_parameters"], "llama_4_scaling_beta": 0.6,
+                                                       "original_max_position_embeddings": 8}), {}),
+    "glm4-moe": ("Glm4Moe", dict(GQA, n_routed_experts=6, num_experts_per_tok=3, moe_intermediate_size=20,
+                                 n_shared_experts=2, n_group=3, topk_group=2, routed_scaling_factor=1.7,
+                                 use_qk_norm=True, rms_norm_eps=1e-3, **rope(1e4, 0.25)), {},
+                 ["num_nextn_predict_layers"]),
+    "glm4-moe-plain": ("Glm4Moe", dict(GQA, n_routed_experts=5, num_experts_per_tok=2, moe_intermediate_size=20,
+                                       norm_topk_prob=False, attention_bias=True, first_k_dense_replace=0,
+                                       tie_word_embeddings=True),
+                       {"rope_parameters": None, "rope_theta": 300.0,
+                        **without("rms_norm_eps", "n_shared_experts", "n_group", "topk_group", "routed_scaling_factor",
+                                  "use_qk_norm")}, ["num_nextn_predict_layers", "intermediate_size"]),
+    "deepseek-v2": ("DeepseekV2", dict(LATENT, q_lora_rank=20, topk_method="group_limited_greedy", n_group=3,
+                                       topk_group=2, routed_scaling_factor=1.7, rms_norm_eps=1e-3, **LATENT_YARN), {}),
+    "deepseek-v2-lite": ("DeepseekV2", dict(LATENT, q_lora_rank=None, attention_bias=True, mlp_bias=True,
+                                            num_hidden_layers=3, first_k_dense_replace=2, **rope(1e4)),
+                         without("n_group", "topk_group", "topk_method", "rms_norm_eps", "routed_scaling_factor")),
+    "deepseek-v3": ("DeepseekV3", dict(LATENT, q_lora_rank=20, n_group=3, topk_group=2, routed_scaling_factor=1.7,
+                                       rms_norm_eps=1e-3, **LATENT_YARN), {}, ["num_nextn_predict_layers"]),
+    "deepseek-v3-plain": ("DeepseekV3", dict(LATENT, v_head_dim=24, q_lora_rank=None, n_group=1, topk_group=1,
+                                             norm_topk_prob=False, rope_interleave=False, attention_bias=True,
+                                             n_shared_experts=1, tie_word_embeddings=True, **rope(1e4)),
+                          without("rms_norm_eps", "routed_scaling_factor", "n_shared_experts"),
+                          ["num_nextn_predict_layers"]),
+    "chatglm2": ("ChatGLM", dict(chatglm.CONFIG), {}, chatglm.IDLE),
+    "chatglm3": ("ChatGLM", dict(chatglm.CONFIG, multi_query_attention=False, add_qkv_bias=False, rope_ratio=50,
+                                 layernorm_epsilon=1e-3, num_attention_heads=3, tie_word_embeddings=True), {},
+                 chatglm.IDLE + ["multi_query_group_num"]),
+    "olmo-clip": ("Olmo", dict(SIZES, num_key_value_heads=1, clip_qkv=0.4, **rope(3e3)), {}),
+    "olmoe-clip": ("Olmoe", dict(SIZES, num_key_value_heads=3, num_experts=5, num_experts_per_tok=2, clip_qkv=0.6,
+                                 **rope(1e4)), {}),
+    "gemma3-both": ("Gemma3", dict(GQA, num_hidden_layers=2, num_attention_heads=4, sliding_window=5,
+                                   layer_types=["sliding_attention", "full_attention"],
+                                   rope_parameters={"full_attention": {"rope_type": "default"},
+                                                    "sliding_attention": {"rope_type": "default", "rope_theta": 200.0}}),
+                    {"rope_theta": 5000.0, "rope_local_base_freq": 900.0,
+                     "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 2.0},
+                                         "sliding_attention": {"rope_type": "default", "rope_theta": 200.0}},
+                     **without("_sliding_window_pattern", "sliding_window_pattern")}, ["rope_local_base_freq"]),
     "opt": ("OPT", dict(SIZES, ffn_dim=88), without("intermediate_size", "tie_word_embeddings", "enable_bias",
                                                     "activation_function", "word_embed_proj_dim")),
     "opt-plain": ("OPT", dict(SIZES, ffn_dim=40, enable_bias=False, tie_word_embeddings=False,
@@ -224,6 +310,15 @@ CASES = {
 }
 
 
+def mpt_alibi(self, heads, length, alibi_bias_max=8, device=None):
+    return transformers.models.mpt.modeling_mpt.build_mpt_alibi_tensor(
+        heads, length, self.config.attn_config.alibi_bias_max, device)
+
+
+# The class does not read alibi_bias_max; MosaicML's own code does.
+transformers.MptModel.build_mpt_alibi_tensor = mpt_alibi
+
+
 def tensor(name, like):
     """Gains lie around 1: the vectors that are called weights."""
     x = numbers(name, like.numel()) * numpy.float32(0.25)
@@ -250,6 +345,8 @@ def config_of(kind):
 def case(kind, settings, changes, idle=(), prompts=PROMPTS):
     room = pathlib.Path(tempfile.mkdtemp())
     torch.manual_seed(0)
+    if kind == "ChatGLM":
+        return chatglm.case(room, settings, idle, prompts, tensor, answer)
     made = getattr(transformers, kind + "ForCausalLM")(config_of(kind)(**settings))
     made.save_pretrained(room)
     path = room / "model.safetensors"
@@ -263,7 +360,7 @@ def case(kind, settings, changes, idle=(), prompts=PROMPTS):
             config[key] = value
     (room / "config.json").write_text(json.dumps(config))
     model, loaded = getattr(transformers, kind + "ForCausalLM").from_pretrained(
-        room, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+        room, dtype=torch.float32, attn_implementation=ATTENTION.get(kind, "eager"), output_loading_info=True)
     assert not any(loaded[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), loaded
     with torch.no_grad():
         prompts = [answer(model.eval(), p) for p in prompts]

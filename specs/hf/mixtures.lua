@@ -1,0 +1,302 @@
+-- mixtures.lua - as decoders.lua, for decoders with experts.
+local hf = require "lib.hf"
+
+-- tools: functions that decoders.lua has, too
+local tools
+
+-- Experts in every layer. Newer versions of transformers write num_local_experts in place of num_experts.
+local function experts(config, count, k, ffn)
+  local key = config.values.num_local_experts == nil and "num_experts" or "num_local_experts"
+  count = config:count(key, 1, 1024, count)
+  return { count = count, k = config:count("num_experts_per_tok", 1, count, k), ffn = ffn }
+end
+
+-- Experts of the size moe_intermediate_size, in some layers; the others are dense.
+local function qwen_experts(config, c, count, k, ffn)
+  local step, only = config:count("decoder_sparse_step", 1, 1024, 1), config:value("mlp_only_layers") or {}
+  c.experts = experts(config, count, k, config:count("moe_intermediate_size", 1, 2 ^ 20, ffn))
+  c.experts.renorm, c.experts.dense = config:flag("norm_topk_prob", false), {}
+  for i = 1, c.layers do c.experts.dense[i] = i % step ~= 0 end
+  if type(only) ~= "table" then config:refuse("mlp_only_layers", "a list of layers") end
+  for _, i in ipairs(only) do
+    if math.type(i) ~= "integer" then config:refuse("mlp_only_layers", "a list of layers") end
+    c.experts.dense[i + 1] = true
+  end
+end
+
+local function expert_names(more)
+  more.router, more.expert_gate = "mlp.gate", "mlp.experts.*.gate_proj"
+  more.expert_up, more.expert_down = "mlp.experts.*.up_proj", "mlp.experts.*.down_proj"
+  return more
+end
+
+-- A number of groups: null is one.
+local function groups(config, key, most, missing)
+  if config.values[key] == nil then return missing end
+  return config:count(key, 1, most, 1)
+end
+
+-- Some dense layers, then experts in groups beside shared ones. own: the class's values.
+local function deepseek_experts(config, c, own)
+  local first = config:count("first_k_dense_replace", 0, 1024, own.first)
+  local count = config:count("n_routed_experts", 1, 1024, own.count)
+  local ffn = config:count("moe_intermediate_size", 1, 2 ^ 20, own.ffn)
+  local all = groups(config, "n_group", count, own.groups)
+  c.experts = {
+    count = count, k = config:count("num_experts_per_tok", 1, count, own.k), ffn = ffn, dense = {},
+    shared = ffn * config:count("n_shared_experts", 1, 1024, own.shared),
+    scale = config:number("routed_scaling_factor", 1e-6, 1e6, own.scale),
+    groups = all, groups_kept = groups(config, "topk_group", all, math.min(own.kept, all)),
+  }
+  for i = 1, c.layers do c.experts.dense[i] = i <= first end
+  -- Layers behind the last one, which predict further tokens, are not computed.
+  for i = 0, config:count("num_nextn_predict_layers", 0, 64, own.further) - 1 do
+    c.left_out[i + 1] = "model.layers." .. c.layers + i .. "."
+  end
+end
+
+-- Sigmoids; a bias for the choice; groups by their best two.
+local function sigmoid_experts(config, c)
+  local e = c.experts
+  e.score, e.group_by, e.choice_bias, e.renorm = "sigmoid", "sum2", true, config:flag("norm_topk_prob", true)
+end
+
+local shared_names = {
+  router_choice = "mlp.gate.e_score_correction_bias", shared_gate = "mlp.shared_experts.gate_proj",
+  shared_up = "mlp.shared_experts.up_proj", shared_down = "mlp.shared_experts.down_proj",
+}
+
+local function with(names, more)
+  for key, name in pairs(more) do names[key] = name end
+  return names
+end
+
+-- Latent attention. Positions scaled by yarn make the scores larger, too.
+local function latent(config, c)
+  local at = hf.rope_object(config)
+  c.latent = {
+    q = config.values.q_lora_rank == nil and 1536 or config:value("q_lora_rank") and
+        config:count("q_lora_rank", 1, 2 ^ 17),
+    kv = config:count("kv_lora_rank", 1, 2 ^ 17, 512),
+    nope = config:count("qk_nope_head_dim", 1, 1024, 128), rotated = c.head_dim,
+    v = config:count("v_head_dim", 1, 1024, 128),
+    bias = config:flag("attention_bias", false), eps = 1e-6,
+  }
+  c.out_bias, c.head_dim = c.latent.bias, c.latent.nope + c.latent.rotated
+  if c.latent.v < c.latent.rotated or c.latent.v > c.head_dim then
+    config:refuse("v_head_dim", "from qk_rope_head_dim to the size of a head, " .. c.head_dim)
+  end
+  c.scale = c.head_dim ^ -0.5
+  config:only("num_key_value_heads", "as many as num_attention_heads, " .. c.heads, c.heads)
+  config:only("head_dim", "the value of qk_rope_head_dim", c.latent.rotated)
+  config:only("qk_head_dim", "qk_nope_head_dim and qk_rope_head_dim, " .. c.head_dim, c.head_dim)
+  config:only("pretraining_tp", "1", 1)
+  config:only("moe_layer_freq", "1", 1)
+  for _, name in ipairs { "aux_loss_alpha", "seq_aux", "ep_size" } do config:value(name) end
+  local all = at and at:value("mscale_all_dim") and at:number("mscale_all_dim", 0, 1e6) or 0
+  if all == 0 or (at:value("rope_type") or at:value("type")) == "default" then return end
+  c.scale = c.scale * (0.1 * all * math.log(math.max(1, at:number("factor", 1e-6, 1e6))) + 1) ^ 2
+end
+
+local latent_names = {
+  q_a = "self_attn.q_a_proj", q_a_norm = "self_attn.q_a_layernorm", q_b = "self_attn.q_b_proj",
+  kv_a = "self_attn.kv_a_proj_with_mqa", kv_a_norm = "self_attn.kv_a_layernorm", kv_b = "self_attn.kv_b_proj",
+}
+local latent_fields = { head_dim = "qk_rope_head_dim", kv_heads = false }
+
+-- A list of a number for each layer; missing or empty: nil.
+local function layer_list(config, key, layers, expected, fits)
+  local list = config:value(key)
+  if list == nil or type(list) == "table" and #list == 0 then return nil end
+  if type(list) ~= "table" or #list < layers then config:refuse(key, expected) end
+  for i = 1, layers do
+    if not fits(list[i]) then config:refuse(key, expected) end
+  end
+  return list
+end
+
+-- Layers that have no RoPE see all of the text, the others their chunk of it.
+local function chunked(config, c)
+  local every = config:count("no_rope_layer_interval", 1, 1024, 4)
+  local rotated = layer_list(config, "no_rope_layers", c.layers, "a list with 1 for each layer that has RoPE, 0 for each " ..
+    "that has none", function(v) return v == 0 or v == 1 end)
+  local kinds = layer_list(config, "layer_types", c.layers, "a list of full_attention and chunked_attention",
+    function(v) return v == "full_attention" or v == "chunked_attention" end)
+  local size = 8192
+  if config.values.attention_chunk_size ~= nil then size = config:count("attention_chunk_size", 0, 2 ^ 24, 0) end
+  for i = 1, c.layers do
+    local turned = (rotated and rotated[i] or (i % every == 0 and 0 or 1)) == 1
+    local own = turned
+    if kinds then own = kinds[i] == "chunked_attention" end
+    c.unrotated[i], c.chunks[i] = not turned, own and size or 0
+  end
+end
+
+-- In older files a whole number, which 0 turns off.
+local function tempered(config, c)
+  local on = config:value("attn_temperature_tuning")
+  local scale = { by = config:number("attn_scale", 1e-9, 1e6, 0.1), every = config:count("floor_scale", 1, 2 ^ 30, 8192),
+                  offset = 1 }
+  if math.type(on) == "integer" then on = on ~= 0 else on = config:flag("attn_temperature_tuning", true) end
+  for i = 1, c.layers do c.q_scales[i] = on and c.unrotated[i] and scale end
+end
+
+-- Layers with experts: moe_layers, else every interleave_moe_layer_step-th.
+local function interleaved_experts(config, c)
+  local step, list = config:count("interleave_moe_layer_step", 1, 1024, 1), config:value("moe_layers")
+  local ffn = c.ffn
+  c.ffn = config:count("intermediate_size_mlp", 1, 2 ^ 20, 16384)
+  config:only("num_experts_per_tok", "1: inputs of several experts are not weighed", 1)
+  c.experts = {
+    count = config:count("num_local_experts", 1, 1024, 16), k = 1, ffn = ffn, shared = ffn, score = "sigmoid",
+    weigh_input = true, transposed = true, suffix = "", dense = {},
+  }
+  for i = 1, c.layers do c.experts.dense[i] = list ~= nil or i % step ~= 0 end
+  if list ~= nil and type(list) ~= "table" then config:refuse("moe_layers", "a list of layers") end
+  for _, i in ipairs(list or {}) do
+    if math.type(i) ~= "integer" then config:refuse("moe_layers", "a list of layers") end
+    c.experts.dense[i + 1] = false
+  end
+end
+
+local classes = {
+  Qwen3MoeForCausalLM = {
+    type = "qwen3_moe", kv_heads = 4, positions = 32768,
+    names = expert_names { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" },
+    set = function(config, c)
+      local use, size = config:flag("use_sliding_window", false), tools.window(config, 4096)
+      c.windows = tools.windows(config, c.layers, use and size or 0, function() return true end)
+      c.norm_heads = true
+      tools.same_bias(config, c, "attention_bias")
+      qwen_experts(config, c, 128, 8, 768)
+    end,
+  },
+  Qwen2MoeForCausalLM = {
+    type = "qwen2_moe", kv_heads = 16, positions = 32768,
+    names = expert_names {
+      shared_router = "mlp.shared_expert_gate", shared_gate = "mlp.shared_expert.gate_proj",
+      shared_up = "mlp.shared_expert.up_proj", shared_down = "mlp.shared_expert.down_proj",
+    },
+    set = function(config, c)
+      local use, size = config:flag("use_sliding_window", false), tools.window(config, 4096)
+      local first = config:count("max_window_layers", 0, 1024, 28)
+      c.windows = tools.windows(config, c.layers, use and size or 0, function(i) return i % 2 == 0 and i < first end)
+      c.qkv_bias = config:flag("qkv_bias", true)
+      qwen_experts(config, c, 60, 4, 1408)
+      c.experts.shared = config:count("shared_expert_intermediate_size", 1, 2 ^ 20, 5632)
+    end,
+  },
+  OlmoeForCausalLM = {
+    type = "olmoe", eps = 1e-5, positions = 4096,
+    names = expert_names { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" },
+    set = function(config, c)
+      tools.same_bias(config, c, "attention_bias")
+      c.clip_qkv = tools.clip(config)
+      c.experts = experts(config, 64, 8, c.ffn)
+      c.experts.renorm = config:flag("norm_topk_prob", false)
+    end,
+  },
+  GraniteMoeForCausalLM = {
+    type = "granitemoe",
+    names = { router = "block_sparse_moe.router.layer", expert_gate_up = "block_sparse_moe.input_linear",
+              expert_down = "block_sparse_moe.output_linear" },
+    set = function(config, c)
+      tools.granite(config, c)
+      c.experts = experts(config, 8, 2, c.ffn)
+      c.experts.order = "topk_softmax"
+    end,
+  },
+  MixtralForCausalLM = {
+    type = "mixtral", eps = 1e-5, kv_heads = 8, theta = 1000000.0, positions = 131072,
+    names = { router = "block_sparse_moe.gate", expert_gate = "block_sparse_moe.experts.*.w1",
+              expert_up = "block_sparse_moe.experts.*.w3", expert_down = "block_sparse_moe.experts.*.w2" },
+    set = function(config, c)
+      tools.same_window(config, c)
+      c.experts = experts(config, 8, 2, c.ffn)
+      c.experts.renorm = true
+    end,
+  },
+  Glm4MoeForCausalLM = {
+    type = "glm4_moe", eps = 1e-5, kv_heads = 8, partial = 0.5, positions = 131072,
+    names = with(expert_names {}, shared_names),
+    set = function(config, c)
+      c.qkv_bias = config:flag("attention_bias", false)
+      deepseek_experts(config, c, { first = 1, count = 128, ffn = 1408, k = 8, shared = 1, scale = 1.0, groups = 1,
+                                    kept = 1, further = 1 })
+      sigmoid_experts(config, c)
+      if config:flag("use_qk_norm", false) then
+        c.norm_heads, c.names.q_norm, c.names.k_norm = true, "self_attn.q_norm", "self_attn.k_norm"
+      end
+    end,
+  },
+  DeepseekV2ForCausalLM = {
+    type = "deepseek_v2", head_dim = 64, style = "neighbour", fields = latent_fields,
+    names = with(expert_names {}, with(shared_names, latent_names)),
+    set = function(config, c)
+      latent(config, c)
+      c.ffn_bias = config:flag("mlp_bias", false)
+      deepseek_experts(config, c, { first = 0, count = 64, ffn = 1407, shared = 2, scale = 1.0, groups = 1, kept = 1,
+                                    further = 0 })
+      local in_groups = config:word("topk_method", { greedy = false, group_limited_greedy = true }, "greedy")
+      c.experts.shared_bias = c.ffn_bias
+      if not in_groups then c.experts.groups, c.experts.groups_kept = 1, 1 end
+      config:only("norm_topk_prob", "false: the class does not read it", false)
+      config:only("scoring_func", "softmax", "softmax")
+    end,
+  },
+  DeepseekV3ForCausalLM = {
+    type = "deepseek_v3", head_dim = 64, style = "neighbour", positions = 4096, fields = latent_fields,
+    names = with(expert_names {}, with(shared_names, latent_names)),
+    set = function(config, c)
+      latent(config, c)
+      deepseek_experts(config, c, { first = 3, count = 256, ffn = 2048, k = 8, shared = 1, scale = 2.5, groups = 8,
+                                    kept = 4, further = 1 })
+      sigmoid_experts(config, c)
+      if not config:flag("rope_interleave", true) then c.rope.style = "half" end
+      config:only("topk_method", "noaux_tc", "noaux_tc")
+      config:only("scoring_func", "sigmoid", "sigmoid")
+    end,
+  },
+  GptOssForCausalLM = {
+    type = "gpt_oss", eps = 1e-5, kv_heads = 8, head_dim = 64, theta = 150000.0, positions = 131072,
+    fields = { activation = false },
+    names = { sinks = "self_attn.sinks", router = "mlp.router", expert_gate_up = "mlp.experts.gate_up_proj",
+              expert_down = "mlp.experts.down_proj" },
+    set = function(config, c)
+      config:value("hidden_act") -- the class does not read it
+      config:value("initial_context_length")
+      if not hf.rope_object(config) then config:refuse("rope_scaling", "an object") end
+      c.windows = tools.windows(config, c.layers, tools.window(config, 128), function(i) return i % 2 == 0 end)
+      c.qkv_bias = config:flag("attention_bias", true)
+      c.out_bias = c.qkv_bias
+      c.experts = experts(config, 128, 4, c.ffn)
+      config:only("experts_per_token", "the value of num_experts_per_tok", c.experts.k)
+      local e = c.experts
+      e.order, e.router_bias, e.bias, e.suffix = "topk_softmax", true, true, ""
+      e.transposed, e.interleaved = true, true
+      e.alpha = config:number("swiglu_alpha", 1e-6, 1e6, 1.702)
+      e.limit = config:number("swiglu_limit", 1e-6, 1e6, 7.0)
+    end,
+  },
+  Llama4ForCausalLM = {
+    type = "llama4_text", eps = 1e-5, kv_heads = 8, head_dim = 128, theta = 500000.0, style = "neighbour",
+    positions = 131072,
+    names = { gate = "feed_forward.gate_proj", up = "feed_forward.up_proj", down = "feed_forward.down_proj",
+              router = "feed_forward.router", expert_gate_up = "feed_forward.experts.gate_up_proj",
+              expert_down = "feed_forward.experts.down_proj", shared_gate = "feed_forward.shared_expert.gate_proj",
+              shared_up = "feed_forward.shared_expert.up_proj", shared_down = "feed_forward.shared_expert.down_proj" },
+    set = function(config, c)
+      tools.same_bias(config, c, "attention_bias")
+      chunked(config, c)
+      tempered(config, c)
+      interleaved_experts(config, c)
+      c.norm_rotated = config:flag("use_qk_norm", true)
+      config:value("for_llm_compressor")
+    end,
+  },
+}
+
+return function(given)
+  tools = given
+  return classes
+end
