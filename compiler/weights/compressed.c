@@ -133,7 +133,7 @@ static bool add_packed(Stored *s, const char *module, const Tensor *t)
 
     if (!shape || !stored_type(s, t, "I32"))
         return false;
-    if (t->rank != 2 || shape->elements != 2)
+    if (t->rank != 2 || !t->elements || shape->elements != 2)
         return stored_wrong(s, t, "and \"%.200s\" are not a matrix and its shape", shape->name);
     m.rows = wide ? stored_i64(shape, 0) : (int32_t)stored_u32(shape, 0);
     m.columns = wide ? stored_i64(shape, 1) : (int32_t)stored_u32(shape, 1);
@@ -154,7 +154,7 @@ static bool add_int8(Stored *s, const char *module, const Tensor *t)
 {
     StoredCodes m = {.codes = t, .bits = 8, .row = int8_row, .zero = int8_zero};
 
-    if (t->rank != 2)
+    if (t->rank != 2 || !t->elements)
         return stored_wrong(s, t, "is not a matrix");
     m.rows = t->dim[0];
     m.columns = t->dim[1];

@@ -128,7 +128,7 @@ bool gptq_read(Stored *s)
             continue;
         if (!stored_type(s, t, "I32"))
             return false;
-        if (t->rank != 2 || t->dim[0] > INT32_MAX)
+        if (t->rank != 2 || !t->elements)
             return stored_wrong(s, t, "is not a matrix");
         s->taken[i] = true;
         m.rows = t->dim[1];
@@ -179,7 +179,7 @@ bool awq_read(Stored *s)
             return stored_wrong(s, t, "has codes, yet modules_to_not_convert names \"%.100s\"", is_left_out(s, module));
         if (!stored_type(s, t, "I32"))
             return false;
-        if (t->rank != 2 || t->dim[1] > INT32_MAX)
+        if (t->rank != 2 || !t->elements)
             return stored_wrong(s, t, "is not a matrix");
         s->taken[i] = true;
         m.rows = t->dim[1] * 8;
