@@ -37,10 +37,10 @@ def compile_model(name, *options):
     return path
 
 
-def told(messages, *options):
+def told(messages, *options, file=None):
     """What `ftxc run` answers to a conversation."""
-    file = write("messages.json", json.dumps(messages))
-    return subprocess.run([FTXC, "run", model, "--messages", file, "-q", *options], check=True, capture_output=True,
+    told_in = write("messages.json", json.dumps(messages))
+    return subprocess.run([FTXC, "run", file or model, "--messages", told_in, "-q", *options], check=True, capture_output=True,
                           text=True).stdout
 
 
@@ -84,6 +84,10 @@ check(len(cached) == 3 and cached[0] == 0 and cached[2] > 0, f"tokens from the c
 first, again = conversation(["one"], *SHORT)[0], conversation(["two"], *SHORT, system="Be brief.")[0]
 code, out, err = piped("one\n/reset\n/system Be brief.\ntwo\n/reset\ntwo\n/system\n/reset\none\n/quit\nthree\n", *SHORT)
 check((code, out) == (0, first + again + again + first), f"reset and system: {out!r}")
+turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "one"},
+         {"role": "assistant", "content": first[:-1]}, {"role": "user", "content": "two"}]
+code, out, err = piped("one\n/system Be brief.\ntwo\n", *SHORT)
+check(out == first + told(turns, *SHORT), f"a system message that comes late is the first: {out!r}")
 code, out, err = piped("//tell\\\nme\n\n  \n", *SHORT)
 check(out == conversation(["/tell\nme"], *SHORT)[0], "a message that begins with / and has two lines")
 code, out, err = piped("/nothing\n/help\n", *SHORT)
@@ -102,8 +106,15 @@ check(out == one + two and one != two, f"seeds: {out!r}, wanted {one!r} and {two
 
 # A full context loses its oldest messages; one message that is too long is refused, and the next is answered.
 small = compile_model("small", "-D", "limits.context=64")
-code, out, err = piped("one\ntwo\nthree\nfour\nfive\nsix\n", *SHORT, file=small)
-check(code == 0 and out.count("\n") >= 6 and "the context of 64 tokens is full" in err, f"a full context: {err}")
+FULL = (*SHORT, "--ignore-eos")
+turns = [{"role": "user", "content": "one"}, {"role": "assistant", "content": told([{"role": "user", "content": "one"}], *FULL)[:-1]},
+         {"role": "user", "content": "two"}]
+turns.append({"role": "assistant", "content": told(turns, *FULL)[:-1]})
+turns.append({"role": "user", "content": "three"})
+code, out, err = piped("one\ntwo\nthree\n", *FULL, "--stats", file=small)
+check(code == 0 and "the context of 64 tokens is full: the oldest 1 of your messages left out" in err, f"a full context: {err}")
+check(out.endswith("\n" + told(turns[2:], *FULL, file=small)), f"after a full context: {out!r}")
+check(err.count("[12 tokens") == 3, f"each answer has room: {err}")
 code, out, err = piped("word " * 200 + "\none\n", *SHORT, file=small)
 check(code == 2 and out == first and "the prompt has" in err, f"a long message: {code} {out!r} {err}")
 
