@@ -26,6 +26,8 @@ static bool open_weights(const CompileOptions *o, const Spec *spec, Arena *keep,
 {
     bool ok = !spec->weights || o->no_weights || checkpoint_open(spec->weights, keep, c, d);
 
+    if (ok && *c)
+        ok = checkpoint_rename(*c, spec, keep, d);
     for (size_t i = 0; ok && *c && i < o->n_adapters; i++)
         ok = checkpoint_adapt(*c, spec, o->adapters[i], keep, d);
     if (ok && *c && !spec->precision.dequantise)
@@ -89,7 +91,9 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
         ok = artifact_write(o->out, &parts, report, &(Stage){o, "weights"}, d);
     }
     *result = (CompileResult){.name = spec.name,
-                              .checkout = spec.checkout,
+                              .kind = spec.gguf       ? "GGUF file"
+                                      : spec.checkout ? "checkout"
+                                                      : "spec",
                               .targets = targets,
                               .kv_pages = spec.graph ? (uint64_t)spec.graph->limits.kv_pages : 0,
                               .kv_block = spec.graph ? (uint64_t)spec.graph->limits.kv_block : 0,

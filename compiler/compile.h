@@ -28,7 +28,7 @@ typedef struct CompileOptions {
 
 typedef struct CompileResult {
     const char *name;
-    bool checkout; /* compiled from a checkout's folder, not from a spec */
+    const char *kind; /* of what was compiled: "spec", "checkout", "GGUF file" */
     Targets targets;
     FtxPlan plans[MAX_TARGETS];  /* one a target: what an engine takes, space by space */
     uint64_t kv_pages, kv_block; /* the most KV pages of an engine, and the tokens of each; 0: encoders */

@@ -22,7 +22,8 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *args, *what;
 } commands[] = {
-    {"compile", command_compile, "SPEC|DIR -o FILE.ftx", "compile a model spec or a Hugging Face checkout"},
+    {"compile", command_compile, "SPEC|DIR|FILE.gguf -o FILE.ftx",
+     "compile a model spec, a Hugging Face checkout or a GGUF file"},
     {"run", run_artifact, "FILE.ftx [PROMPT]", "write text with a compiled model"},
     {"chat", chat, "FILE.ftx", "talk with a compiled chat model"},
     {"serve", serve, "FILE.ftx [FILE.ftx...]", "answer HTTP requests, as OpenAI's interface describes them"},

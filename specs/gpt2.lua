@@ -17,19 +17,22 @@ local fields = {
   scale_attention = config.flag(true),                              -- scores / sqrt(E)
   scale_by_layer = config.flag(false),                              -- scores / (layer + 1)
   tie_embeddings = config.flag(true),
+  outputs_first = config.flag(false),                               -- matrices are stored as [N, K]
 }
 
 -- The checkpoint stores these matrices as [K, N], inputs first: y = x * w + b.
-local function weights(name, inputs, outputs)
-  return nn.transpose(nn.weight(name .. ".weight", { inputs, outputs })), nn.weight(name .. ".bias", { outputs })
+local function weights(c, name, inputs, outputs)
+  local w = c.outputs_first and nn.weight(name .. ".weight", { outputs, inputs })
+    or nn.transpose(nn.weight(name .. ".weight", { inputs, outputs }))
+  return w, nn.weight(name .. ".bias", { outputs })
 end
 
-local function project(x, name, outputs)
-  return nn.linear(x, weights(name, nn.width(x), outputs))
+local function project(c, x, name, outputs)
+  return nn.linear(x, weights(c, name, nn.width(x), outputs))
 end
 
 local function attention(c, x, name, layer)                         -- x [T, D]
-  local w, b = weights(name .. ".c_attn", c.hidden, 3 * c.hidden)   -- q, k, v one after another
+  local w, b = weights(c, name .. ".c_attn", c.hidden, 3 * c.hidden) -- q, k, v one after another
   local function part(i)
     local from = i * c.hidden
     return nn.split_heads(nn.linear(x, nn.rows(w, from, c.hidden), nn.rows(b, from, c.hidden)), c.heads)
@@ -37,12 +40,12 @@ local function attention(c, x, name, layer)                         -- x [T, D]
   local q, k, v = part(0), part(1), part(2)                         -- [T, H, E] each
   local scale = (c.scale_attention and c.head_dim ^ -0.5 or 1) / (c.scale_by_layer and layer + 1 or 1)
   local y = nn.attend(q, nn.cache(k, v), { scale = scale })         -- [T, H, E]
-  return project(nn.join_heads(y), name .. ".c_proj", c.hidden)
+  return project(c, nn.join_heads(y), name .. ".c_proj", c.hidden)
 end
 
 local function mlp(c, x, name)                                      -- x [T, D]
-  local y = nn.act(project(x, name .. ".c_fc", c.ffn), c.activation) -- [T, F]
-  return project(y, name .. ".c_proj", c.hidden)
+  local y = nn.act(project(c, x, name .. ".c_fc", c.ffn), c.activation) -- [T, F]
+  return project(c, y, name .. ".c_proj", c.hidden)
 end
 
 local function norm(c, x, name)

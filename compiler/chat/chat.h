@@ -5,7 +5,7 @@
 #include "../../runtime/base/arena.h"
 #include "../../runtime/base/diag.h"
 
-/* Reads the templates beside a tokenizer's file: tokenizer_config.json (a text, or a list of named ones),
+/* Reads the templates in a GGUF file, or beside a tokenizer's file: tokenizer_config.json (a text, or a list of named ones),
  * chat_template.jinja or chat_template.json, and additional_chat_templates/NAME.jinja. The later ones hide the earlier.
  * *section stays NULL if there is none. A template that cannot be compiled is no error: *note says why, and the
  * artifact is made without it. */

@@ -1,10 +1,11 @@
-/* read.c - finds the chat templates of a model beside its tokenizer, and the tokens that they name. */
+/* read.c - finds the chat templates of a model beside its tokenizer or in its GGUF file, and the tokens that they name. */
 #include <dirent.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "chat.h"
+#include "../gguf/gguf.h"
 #include "../../runtime/base/file.h"
 
 typedef struct Found {
@@ -145,18 +146,78 @@ static bool read_more(Found *f)
     return ok;
 }
 
+/* --- a GGUF file --------------------------------------------------------------------------------- */
+
+static bool add_key_token(Found *f, const Gguf *g, const char *name)
+{
+    const GgufKey *tokens = gguf_key(g, "tokenizer.ggml.tokens");
+    int32_t id = -1;
+
+    if (!gguf_id(g, arena_printf(f->keep, "tokenizer.ggml.%s_token_id", name), &id, f->d))
+        return false;
+    if (id >= 0 && tokens && tokens->texts && (uint64_t)id < tokens->n)
+        *arena_push(f->keep, f->tokens) = (ChatToken){
+            arena_printf(f->keep, "%s_token", name), arena_strndup(f->keep, tokens->texts[id].at, tokens->texts[id].n)};
+    return true;
+}
+
+/* tokenizer.chat_template, and tokenizer.chat_template.NAME */
+static bool read_keys(Found *f, const char *path, const FileMap *map)
+{
+    static const char key[] = "tokenizer.chat_template";
+    Gguf g;
+
+    if (!gguf_read(path, map->at, map->bytes, f->keep, &g, f->d) || !add_key_token(f, &g, "bos") ||
+        !add_key_token(f, &g, "eos"))
+        return false;
+    for (size_t i = 0; i < g.keys.n; i++) {
+        const GgufKey *k = &g.keys.at[i];
+        const char *name = k->name + sizeof key - 1;
+
+        if (strncmp(k->name, key, sizeof key - 1) == 0 && (!*name || *name == '.') && !k->is_array &&
+            k->kind == GGUF_STRING)
+            add_source(f, *name ? name + 1 : "default", path, k->texts[0].at, k->texts[0].n);
+    }
+    return true;
+}
+
+/* Whether the tokenizer's file is GGUF; then its templates are read. */
+static bool read_gguf(Found *f, const char *path, bool *is_gguf)
+{
+    FileMap map;
+    FtxError err;
+    bool ok = true;
+
+    if (!file_exists(path))
+        return true;
+    if (file_map(path, &map, &err))
+        return diag_machine(f->d, "%s", err.text);
+    *is_gguf = gguf_begins(map.at, map.bytes);
+    if (*is_gguf)
+        ok = read_keys(f, path, &map);
+    file_unmap(&map);
+    return ok;
+}
+
+/* The files beside a tokenizer. */
+static bool read_beside(Found *f)
+{
+    return read_config(f, arena_printf(f->keep, "%stokenizer_config.json", f->folder), true) &&
+           read_config(f, arena_printf(f->keep, "%schat_template.json", f->folder), false) &&
+           read_template(f, "default", arena_printf(f->keep, "%schat_template.jinja", f->folder)) && read_more(f);
+}
+
 bool chat_read(const char *tokenizer, Arena *keep, void **section, size_t *bytes, const char **note, Diag *d)
 {
     const char *slash = strrchr(tokenizer, '/');
     Found f = {.keep = keep, .d = d};
     Diag why = {0};
+    bool is_gguf = false;
 
     *section = NULL;
     *note = NULL;
     f.folder = slash ? arena_strndup(keep, tokenizer, (size_t)(slash + 1 - tokenizer)) : "";
-    if (!read_config(&f, arena_printf(keep, "%stokenizer_config.json", f.folder), true) ||
-        !read_config(&f, arena_printf(keep, "%schat_template.json", f.folder), false) ||
-        !read_template(&f, "default", arena_printf(keep, "%schat_template.jinja", f.folder)) || !read_more(&f))
+    if (!read_gguf(&f, tokenizer, &is_gguf) || (!is_gguf && !read_beside(&f)))
         return false;
     if (f.sources.n && !chat_compile(f.sources.at, f.sources.n, f.tokens.at, f.tokens.n, keep, section, bytes, &why))
         *note = arena_printf(keep, "%s; the artifact has no chat template (docs/chat.md says what templates may use)",

@@ -68,6 +68,8 @@ static const char *default_out(const char *spec, bool exe, Arena *keep)
 
     if (n > 4 && strcmp(base + n - 4, ".lua") == 0)
         n -= 4;
+    else if (n > 5 && strcmp(base + n - 5, ".gguf") == 0)
+        n -= 5;
     return arena_printf(keep, "%.*s%s", (int)n, base, exe ? "" : ".ftx");
 }
 
@@ -124,7 +126,7 @@ static void print_engine(const CompileResult *r, bool gpu)
 
 static void print_summary(const char *out, const char *path, const CompileResult *r, double seconds)
 {
-    printf("%s: %s from the %s %s, for", out, r->name, r->checkout ? "checkout" : "spec", path);
+    printf("%s: %s from the %s %s, for", out, r->name, r->kind, path);
     for (size_t i = 0; i < r->targets.n; i++)
         printf("%s %s", i ? "," : "", r->targets.at[i].name);
     printf("; %zu kernels, weights %.1f MB", r->n_instances, (double)r->weight_bytes * 1e-6);
@@ -150,8 +152,8 @@ static void print_json(const char *out, const char *path, const CompileResult *r
                                                  (json_int_t)r->plans[i].space_bytes[FTX_SPACE_WORK],
                                                  "work_lower_bound", (json_int_t)r->plans[i].lower_bound));
     runner_json_print(json_pack("{so,so,ss,so,so,sI,sI,sf}", "artifact", runner_json_text(out, strlen(out)), "name",
-                                runner_json_text(r->name, strlen(r->name)), "kind", r->checkout ? "checkout" : "spec",
-                                "path", runner_json_text(path, strlen(path)), "targets", targets, "kernels",
+                                runner_json_text(r->name, strlen(r->name)), "kind", r->kind, "path",
+                                runner_json_text(path, strlen(path)), "targets", targets, "kernels",
                                 (json_int_t)r->n_instances, "weight_bytes", (json_int_t)r->weight_bytes, "seconds",
                                 seconds));
 }
@@ -173,9 +175,10 @@ int command_compile(int argc, char **argv)
     if (!options_parse(table, LEN(table), argc, argv, &o, &rest, error, sizeof error))
         return command_mistake("compile", "%s", error);
     if (o.help) {
-        printf("ftxc compile SPEC|DIR [options]\n\nCompiles a model spec (model.lua), or a folder with a Hugging Face "
+        printf("ftxc compile SPEC|DIR|FILE.gguf [options]\n\nCompiles a model spec (model.lua), a folder with a "
+               "Hugging Face "
                "checkout\n"
-               "(config.json, safetensors, tokenizer.json), into one artifact.\n\n");
+               "(config.json, safetensors, tokenizer.json), or a GGUF file into one artifact.\n\n");
         options_help(table, LEN(table));
         printf("\nExamples:\n  ftxc compile specs/fable.lua -o fable.ftx\n"
                "  ftxc compile ~/models/Llama-3.2-1B -t sm_90a -D limits.context=8192 -D precision.weights=bf16\n"

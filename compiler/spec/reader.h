@@ -6,6 +6,7 @@
 
 #include "sandbox.h"
 #include "spec.h"
+#include "../gguf/gguf.h"
 
 typedef struct Reader {
     Sandbox box;
@@ -51,6 +52,10 @@ void checkout_push(lua_State *L, const Checkout *c); /* the table that specs/lib
 
 /* A line for the user: what lies in a folder in place of tokenizer.json, and how to make one. */
 const char *checkout_without_tokenizer(const char *folder, Arena *keep);
+
+/* gguf.c: a GGUF file as the table that specs/lib/gguf.lua gets, and its keys as lines for the artifact. */
+void gguf_push(lua_State *L, const Gguf *g);
+const char *gguf_keys_text(const Gguf *g, Arena *keep);
 
 /* The file that holds the weights of `path`: itself, or of a folder model.safetensors or its index. */
 const char *checkpoint_path(Arena *keep, const char *path);

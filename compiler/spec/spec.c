@@ -1,7 +1,8 @@
-/* spec.c - reads a spec file or a checkout's folder into a Spec. Start here.
+/* spec.c - reads a spec file, a checkout's folder or a GGUF file into a Spec. Start here.
  *
  * A spec file is run, and must return what ftx.model returns. For a checkout specs/lib/checkout.lua is called with
- * a table of the folder's files, and calls ftx.model. In both cases ftx.model (model.c) fills the Spec. */
+ * a table of the folder's files, and calls ftx.model; for a GGUF file specs/lib/gguf.lua makes such a table of its keys.
+ * In all cases ftx.model (model.c) fills the Spec. */
 #include "fields.h"
 
 #include <errno.h>
@@ -22,7 +23,7 @@ static const char *base_name(Arena *keep, const char *path)
     name = arena_strdup(keep, last && last[1] ? last + 1 : "model");
     free(real);
     dot = strrchr(name, '.');
-    if (dot && dot != name && strcmp(dot, ".lua") == 0)
+    if (dot && dot != name && (strcmp(dot, ".lua") == 0 || strcmp(dot, ".gguf") == 0))
         *dot = 0;
     return name;
 }
@@ -59,6 +60,15 @@ static int run_checkout(lua_State *L)
     return 0;
 }
 
+static int run_gguf(lua_State *L)
+{
+    open_builtins(L);
+    sandbox_require(L, "lib.gguf");
+    gguf_push(L, lua_touserdata(L, 1));
+    lua_call(L, 1, 0);
+    return 0;
+}
+
 static bool ends_with(const char *s, const char *end)
 {
     const size_t n = strlen(s), m = strlen(end);
@@ -76,9 +86,6 @@ static const char *other_file(const FileMap *map, const char *path)
 {
     if (begins(map, FTX_MAGIC))
         return "a compiled model; ftxc run and ftxc show take it";
-    if (begins(map, "GGUF"))
-        return "a GGUF file, which ftxc does not read; compile the Hugging Face checkout that it was made from "
-               "(a folder with config.json and safetensors)";
     if (begins(map, "PK\3\4"))
         return "a pickled checkpoint, which ftxc does not read; save the model as safetensors and compile its folder";
     if (ends_with(path, ".safetensors") || ends_with(path, ".safetensors.index.json"))
@@ -103,17 +110,20 @@ static bool copy_text(const FileMap *map, Loc loc, Arena *keep, const char **tex
     return true;
 }
 
-static bool read_text(const char *path, Arena *keep, const char **text, Diag *d)
+/* The text of a spec file, or the parts of a GGUF file, which stay in `map`. */
+static bool read_file(Spec *spec, FileMap *map, Arena *keep, const char **text, Gguf *gguf, Diag *d)
 {
-    FileMap map;
     FtxError err;
-    bool ok;
 
-    if (file_map(path, &map, &err))
+    if (file_map(spec->path, map, &err))
         return diag_machine(d, "%s", err.text);
-    ok = copy_text(&map, (Loc){path, 0}, keep, text, d);
-    file_unmap(&map);
-    return ok;
+    spec->gguf = gguf_begins(map->at, map->bytes);
+    if (!spec->gguf)
+        return copy_text(map, (Loc){spec->path, 0}, keep, text, d);
+    if (!gguf_read(spec->path, map->at, map->bytes, keep, gguf, d))
+        return false;
+    *text = gguf_keys_text(gguf, keep);
+    return true;
 }
 
 /* The text for the artifact, with a line for each -D before it. */
@@ -128,6 +138,8 @@ static bool read_one(Reader *r, const char *path, Arena *keep, Diag *d)
 {
     Spec *spec = r->spec;
     Checkout checkout = {0};
+    Gguf gguf = {0};
+    FileMap map = {0};
     const char *slash = strrchr(path, '/'), *text = "";
     bool ok;
 
@@ -143,14 +155,16 @@ static bool read_one(Reader *r, const char *path, Arena *keep, Diag *d)
         }
         checkout_drop(&checkout);
     } else {
-        ok = read_text(path, keep, &text, d);
+        ok = read_file(spec, &map, keep, &text, &gguf, d);
         if (ok) {
             const char *at = slash ? arena_strndup(keep, path, (size_t)(slash - path) + 1) : "";
 
             sandbox_open(&r->box, path, at, SANDBOX_SECONDS, keep, d);
             r->box.user = r;
-            ok = sandbox_call(&r->box, run_file, (void *)(uintptr_t)text);
+            ok = spec->gguf ? sandbox_call(&r->box, run_gguf, &gguf)
+                            : sandbox_call(&r->box, run_file, (void *)(uintptr_t)text);
         }
+        file_unmap(&map);
     }
     spec->text = text_with_overrides(r, text, keep);
     sandbox_close(&r->box);

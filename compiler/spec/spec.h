@@ -15,7 +15,8 @@ typedef struct Spec {
     const char *name;
     const char *path; /* the spec file or the checkout's folder, as given */
     bool checkout;    /* it is a folder */
-    const char *text; /* for the artifact: the text of the spec, or of the checkout's config */
+    bool gguf;        /* it is a GGUF file, which holds keys, weights and tokenizer */
+    const char *text; /* for the artifact: the text of the spec, of the checkout's config, or of the GGUF file's keys */
     Graph *graph;
     Precision precision;
     const char *weights;   /* path of the checkpoint, resolved; NULL: none (random weights) */
@@ -23,9 +24,12 @@ typedef struct Spec {
     FtxDecode decode;
     const char *note; /* a line for the user about what was read; NULL: none */
     /* How the names of a checkpoint's tensors may differ from those of the weights. */
-    NameList prefixes;   /* "transformer.": may be missing, or there where the weight has none */
-    NameList renamed;    /* "LayerNorm.weight", "LayerNorm.gamma": the end of a name, and an older one, in turn */
-    NameList ignored;    /* tensors that may stay unused; * stands for digits */
+    NameList prefixes; /* "transformer.": may be missing, or there where the weight has none */
+    NameList renamed;  /* "LayerNorm.weight", "LayerNorm.gamma": the end of a name, and an older one, in turn */
+    NameList ignored;  /* tensors that may stay unused; * stands for digits */
+    NameList stored; /* "blk.*.attn_q", "model.layers.*.self_attn.q_proj": a tensor's name in the file and the weight's
+                            name, in turn, without ".weight" and ".bias"; * stands for digits */
+    NameList paired; /* of these file names: the rows of a head lie as neighbouring pairs (RoPE), not as halves */
     NameList head_names; /* "cls.": how the tensors of heads begin, which may stay unused and are counted */
     int32_t ends[FTX_MAX_ENDS];
     uint32_t n_ends;

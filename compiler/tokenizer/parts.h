@@ -151,6 +151,20 @@ bool read_post_processor(Build *b, const json_t *o);        /* post.c */
 bool read_decoder(Build *b, const json_t *o);               /* decoder.c */
 bool decode_tokens(Build *b);                               /* decoder.c: texts to tokens */
 bool read_sentencepiece(Build *b, const void *p, size_t n); /* spm.c */
+bool read_gguf(Build *b, const void *p, size_t n);          /* gguf.c */
+
+enum { SPM_NORMAL = 1, SPM_UNKNOWN, SPM_CONTROL, SPM_USER_DEFINED, SPM_UNUSED, SPM_BYTE };
+
+typedef struct SpmPiece {
+    const char *text;
+    float score;
+    uint32_t type; /* SPM_NORMAL ... */
+    int32_t id;
+} SpmPiece;
+
+/* spm.c: the model of SentencePiece's BPE from pieces whose ids are their places. dummy: a space before a text; squeeze:
+ * runs of spaces are one. */
+bool build_sentencepiece(Build *b, const SpmPiece *pieces, size_t n, bool dummy, bool squeeze);
 
 /* beside.c: tokens that tokenizer_config.json adds to so many pieces. *apart: the texts between them are separate ones
  * for SentencePiece. */

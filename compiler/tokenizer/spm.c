@@ -19,15 +19,8 @@
 
 enum { UNKNOWN_PENALTY = 10, MOST_LENGTH = 512 /* bytes of a piece that merges may make */ };
 
-typedef enum PieceType { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE } PieceType;
+enum { NORMAL = SPM_NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE };
 typedef enum ModelType { UNIGRAM = 1, BPE } ModelType;
-
-typedef struct SpmPiece {
-    const char *text;
-    float score;
-    uint32_t type;
-    int32_t id;
-} SpmPiece;
 
 typedef struct Spm {
     Build *b;
@@ -496,6 +489,41 @@ static void add_spaces(Spm *m)
         m->b->facts.flags |= TOK_FIRST_LASTS;
 }
 
+/* The tables of a model whose pieces have their ids. */
+static bool add_model(Spm *m)
+{
+    Build *b = m->b;
+
+    add_pieces(m);
+    build_trie(b);
+    b->facts.model = m->model == BPE ? TOK_MODEL_BPE_CHARACTERS : TOK_MODEL_UNIGRAM;
+    b->facts.flags |= TOK_FUSE_UNKNOWN | TOK_SINGLE;
+    if (m->bytes)
+        add_bytes(m);
+    add_spaces(m);
+    return m->model != BPE || add_merges(m);
+}
+
+bool build_sentencepiece(Build *b, const SpmPiece *pieces, size_t n, bool dummy, bool squeeze)
+{
+    Spm m = {.b = b,
+             .model = BPE,
+             .unknown_text = " \xe2\x81\x87 ",
+             .dummy = dummy,
+             .squeeze = squeeze,
+             .escape = true,
+             .apart = true};
+
+    for (size_t i = 0; i < n; i++) {
+        *arena_push(b->keep, m.pieces) = pieces[i];
+        m.bytes |= pieces[i].type == BYTE;
+    }
+    if (!use_places(&m))
+        return false;
+    mark_users(&m);
+    return add_model(&m);
+}
+
 bool read_sentencepiece(Build *b, const void *p, size_t n)
 {
     Spm m = {
@@ -506,16 +534,5 @@ bool read_sentencepiece(Build *b, const void *p, size_t n)
     if (m.model != UNIGRAM && m.model != BPE)
         return diag_error(b->d, b->loc, "its model is of the type %llu; Unigram and BPE are supported",
                           (unsigned long long)m.model);
-    if (!read_ids(&m))
-        return false;
-    add_pieces(&m);
-    build_trie(b);
-    b->facts.model = m.model == BPE ? TOK_MODEL_BPE_CHARACTERS : TOK_MODEL_UNIGRAM;
-    b->facts.flags |= TOK_FUSE_UNKNOWN | TOK_SINGLE;
-    if (m.bytes)
-        add_bytes(&m);
-    add_spaces(&m);
-    if (m.model == BPE && !add_merges(&m))
-        return false;
-    return read_post_processor(b, NULL); /* the default frame */
+    return read_ids(&m) && add_model(&m) && read_post_processor(b, NULL); /* the default frame */
 }

@@ -2,11 +2,13 @@
  *
  *   tokenizer.json ──┐                      texts, pieces,          tables, tried by
  *   tokenizer.model ─┼─▶ model.c, spm.c ... ─▶ steps (Build) ─▶ the runtime's own reader
- *   x.tiktoken ──────┘ */
+ *   x.tiktoken ──────┤
+ *   model.gguf ──────┘ */
 #include <stdlib.h>
 #include <string.h>
 
 #include "parts.h"
+#include "../gguf/gguf.h"
 #include "../../runtime/base/file.h"
 #include "../../runtime/tokenizer/tokenizer.h"
 
@@ -211,6 +213,8 @@ static bool read_bytes(Build *b, const void *p, size_t n)
     const char *text;
     bool ok;
 
+    if (gguf_begins(p, n))
+        return read_gguf(b, p, n);
     if (ends_in(b->loc.file, ".tiktoken") || (ends_in(b->loc.file, ".model") && is_tiktoken(p, n)))
         return read_tiktoken(b, p, n);
     if (ends_in(b->loc.file, ".spm") || ends_in(b->loc.file, ".model"))

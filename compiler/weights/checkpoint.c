@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "stored.h"
+#include "../gguf/gguf.h"
 
 static int by_name(const void *a, const void *b)
 {
@@ -31,6 +32,8 @@ static bool add_file(Checkpoint *c, const char *path, Arena *keep, Diag *d)
 
     if (file_map(path, map, &err))
         return diag_error(d, (Loc){0}, "%s", err.text);
+    if (gguf_begins(map->at, map->bytes))
+        return gguf_tensors(path, map, keep, &c->tensors, d);
     return safetensors_read(path, map, keep, &c->tensors, d);
 }
 
@@ -153,7 +156,8 @@ bool checkpoint_open(const char *path, Arena *keep, Checkpoint **out, Diag *d)
         ok = add_index(c, keep, d);
     else
         ok = add_file(c, c->path, keep, d) && checkpoint_sort(c, d);
-    ok = ok && stored_read(c, keep, d);
+    /* a config.json beside a GGUF file is another model's */
+    ok = ok && (gguf_begins(c->maps.at[0].at, c->maps.at[0].bytes) || stored_read(c, keep, d));
     if (!ok) {
         checkpoint_close(c);
         *out = NULL;
@@ -307,16 +311,15 @@ const char *tensor_shape(const Tensor *t, Arena *a)
 
 bool tensor_has_shape(const Tensor *t, const Shape *s)
 {
-    const uint32_t more = t->rank - s->rank;
+    const uint32_t most = t->rank > s->rank ? t->rank : s->rank;
 
-    if (t->rank < s->rank)
-        return false;
-    for (uint32_t i = 0; i < more; i++)
-        if (t->dim[i] != 1)
+    for (uint32_t i = 1; i <= most; i++) { /* from the last */
+        const int64_t have = i <= t->rank ? t->dim[t->rank - i] : 1;
+        const Dim *want = i <= s->rank ? &s->dim[s->rank - i] : NULL;
+
+        if (want ? want->kind != DIM_CONST || want->n != have : have != 1)
             return false;
-    for (uint32_t i = 0; i < s->rank; i++)
-        if (s->dim[i].kind != DIM_CONST || s->dim[i].n != t->dim[more + i])
-            return false;
+    }
     return true;
 }
 
@@ -353,14 +356,16 @@ static bool check_weight(const Checkpoint *c, const Spec *spec, Id id, int64_t i
     if (!tensor_has_shape(t, &shape))
         return diag_error(d, v->loc, "weight \"%s\": expected %s, found %s as \"%s\" in %s", name,
                           ir_shape_text(scratch, shape), tensor_shape(t, scratch), t->name, c->path);
-    if (m && m->deltas.n && t->coded)
+    if (m && m->deltas.n && t->coded && t->coded->form.type)
         return diag_error(d, v->loc,
                           "weight \"%s\" is stored as codes of few bits in %s: an adapter is merged into the original "
                           "checkpoint only",
                           name, c->path);
     if (t->type == DT_NONE)
-        return diag_error(d, v->loc, "weight \"%s\" is stored as %s in %s; F32, F16 and BF16 can be read", name,
-                          t->stored, c->path);
+        return diag_error(d, v->loc,
+                          "weight \"%s\" is stored as %s in %s; F32, F16 and BF16 can be read, and of "
+                          "GGUF Q8_0, Q4_0, Q4_1, Q4_K, Q5_K and Q6_K",
+                          name, t->stored, c->path);
     return true;
 }
 

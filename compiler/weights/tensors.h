@@ -79,14 +79,17 @@ static inline float tensor_element(const Tensor *t, uint64_t i)
     return f;
 }
 
-/* A tensor may have additional leading sizes of 1: [1,V] for a bias [V]. */
+/* Leading sizes of 1 do not count: [1,V] is a bias [V], [D] is a matrix [1,D]. */
 bool tensor_has_shape(const Tensor *t, const Shape *s);
 const char *tensor_shape(const Tensor *t, Arena *a); /* "[2,3]" */
 
 /* Reads the header of one mapped safetensors file and appends its tensors. */
 bool safetensors_read(const char *path, const FileMap *map, Arena *keep, TensorList *out, Diag *d);
 
-/* Sorts the tensors by name. A name in two files is an error. */
+/* The same of a mapped GGUF file (gguf.c). */
+bool gguf_tensors(const char *path, const FileMap *map, Arena *keep, TensorList *out, Diag *d);
+
+/* Sorts the tensors by name. A name that is there twice is an error. */
 bool checkpoint_sort(Checkpoint *c, Diag *d);
 
 /* The tensor of exactly this name; NULL: none. */

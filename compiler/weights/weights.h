@@ -8,8 +8,12 @@
 
 typedef struct Checkpoint Checkpoint; /* its files, mapped until it is closed */
 
-/* Opens and checks headers: bounds, overlaps, types, duplicate names. */
+/* Opens and checks headers: bounds, overlaps, types, duplicate names. A safetensors file, an index, a folder with one of
+ * them, or a GGUF file. */
 bool checkpoint_open(const char *path, Arena *keep, Checkpoint **out, Diag *d);
+
+/* Gives the tensors the names of weights, where the spec says how the file calls them (Spec.stored). Next after opening. */
+bool checkpoint_rename(Checkpoint *c, const Spec *spec, Arena *keep, Diag *d);
 void checkpoint_close(Checkpoint *c); /* NULL is fine */
 
 /* Notes what an adapter (a folder of PEFT with adapter_config.json and adapter_model.safetensors) makes of the weights.

@@ -19,6 +19,7 @@ return function(config)
       scale_attention = config:flag("scale_attn_weights", true),
       scale_by_layer = config:flag("scale_attn_by_inverse_layer_idx", false),
       tie_embeddings = config:flag("tie_word_embeddings", true),
+      outputs_first = config.gguf or false,
     },
   }
 end

@@ -74,7 +74,7 @@ for name, kind in pairs(hf.activations) do tanh_activations[name] = name == "gel
 -- RMSNorm with a gain of 1 + w; embeddings are multiplied by sqrt(hidden) as their type holds it.
 local function gemma(config, c)
   same_bias(config, c, "attention_bias")
-  c.norm_plus = true
+  c.norm_plus = not config.gguf -- GGUF has 1 + w
   c.embedding_scale = hf.rounded(config, c.hidden ^ 0.5)
   config:only("use_bidirectional_attention", "false: it is for embeddings", false)
 end
@@ -523,6 +523,14 @@ for _, key in ipairs {
   "output_router_logits", "router_aux_loss_coef", "router_jitter_noise",
 } do harmless[key] = true end
 
+-- "mlp.experts.*.up_proj" to "mlp.experts.up_proj"
+local function without_star(name)
+  for i = 1, #name do
+    if string.sub(name, i, i + 1) == "*." then return string.sub(name, 1, i - 1) .. string.sub(name, i + 2) end
+  end
+  return name
+end
+
 local function read(config, class)
   local field = setmetatable({}, { __index = class.fields })
   if class.before then class.before(config) end
@@ -564,6 +572,12 @@ local function read(config, class)
     unused = class.unused,
   }
   class.set(config, c, positions, harmless)
+  if config.gguf then -- all experts of a layer are one tensor
+    for _, part in ipairs { "expert_gate", "expert_up", "expert_down" } do
+      local at = c.names[part]
+      if at then c.names[part] = without_star(at) end
+    end
+  end
   config:known(harmless)
   return { positions = positions, vocab = c.vocab, graph = decoder(c) }
 end

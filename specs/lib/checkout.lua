@@ -253,6 +253,7 @@ end
 
 return function(checkout)
   local config = hf.file(checkout.config_path, checkout.config, "", not ftx.override("weights") and checkout.tensors)
+  config.gguf = checkout.gguf -- the fields are those of lib/gguf.lua
   -- If there is a generation_config.json, it alone names the end ids, as in Hugging Face.
   local generation = checkout.generation and hf.file(checkout.generation_path, checkout.generation) or config
   local read, module = architecture(config)

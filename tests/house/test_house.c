@@ -81,7 +81,7 @@ static const char doors[] =
     "compiler/compile.h compiler/embed.h compiler/targets.h compiler/targets.def compiler/spec/spec.h compiler/ir/ir.h "
     "compiler/passes/pass.h "
     "compiler/passes/passes.def compiler/catalog/catalog.h compiler/catalog/tuning.h compiler/tune/tune.h "
-    "compiler/weights/weights.h "
+    "compiler/weights/weights.h compiler/gguf/gguf.h "
     "compiler/tokenizer/tokenizer.h compiler/chat/chat.h compiler/instantiate/instantiate.h "
     "compiler/instantiate/cubin.h "
     "compiler/artifact/artifact.h "

@@ -164,7 +164,7 @@ static void test_other_inputs(void **state)
     static const struct {
         const char *name, *text, *message;
     } files[] = {
-        {"model.gguf", "GGUF\3", "a GGUF file, which ftxc does not read; compile the Hugging Face checkout"},
+        {"model.gguf", "GGUF\3", "the file is too short for a GGUF header"},
         {"config.json", "{}", "a file of a checkout; compile the folder that it is in"},
         {"model.safetensors", "x", "weights alone; compile the folder of the checkout"},
         {"model.safetensors.index.json", "{}", "weights alone; compile the folder of the checkout"},
