@@ -41,17 +41,22 @@ local function gemma_scale(largest)
   end
 end
 
--- norm_topk_prob: what llama.cpp computes for the architecture
-local function experts(norm_topk_prob)
+-- How many experts a layer has, and how many a token sees. renorm: whether their weights are divided by their sum, as
+-- llama.cpp does it for the architecture.
+local function experts(k, renorm)
+  local n = k:count("expert_count", 1, 1024)
+  k:only("expert_gating_func", "1: softmax", 1)
+  k:only("expert_weights_norm", tostring(renorm), renorm)
+  k:only("expert_weights_scale", "1", 1.0)
+  return n, k:count("expert_used_count", 1, n)
+end
+
+local function qwen_experts(renorm, shared)
   return function(k, c)
-    c.num_experts = k:count("expert_count", 1, 1024)
-    c.num_experts_per_tok = k:count("expert_used_count", 1, c.num_experts)
+    c.num_experts, c.num_experts_per_tok = experts(k, renorm)
     c.moe_intermediate_size = k:count("expert_feed_forward_length", 1, 2 ^ 20)
-    c.norm_topk_prob = norm_topk_prob
-    if norm_topk_prob == nil then
-      c.shared_expert_intermediate_size = k:count("expert_shared_feed_forward_length", 1, 2 ^ 20)
-      c.norm_topk_prob = false
-    end
+    c.norm_topk_prob = renorm
+    if shared then c.shared_expert_intermediate_size = k:count("expert_shared_feed_forward_length", 1, 2 ^ 20) end
   end
 end
 
@@ -65,18 +70,18 @@ local architectures = {
       local window = k:count("attention.sliding_window", 0, 2 ^ 24, 0)
       if k:count("expert_count", 0, 1024, 0) > 0 then
         c.architectures[1], c.layer_names = "MixtralForCausalLM", mixtral
-        c.num_local_experts = k:count("expert_count", 1, 1024)
-        c.num_experts_per_tok = k:count("expert_used_count", 1, c.num_local_experts)
+        c.num_local_experts, c.num_experts_per_tok = experts(k, true)
         c.attention_bias, c.mlp_bias, c.sliding_window = nil, nil, window
-      elseif window > 0 then
-        c.architectures[1], c.sliding_window = "MistralForCausalLM", window
+        return
       end
+      k:only("expert_used_count", "0 without expert_count", 0)
+      if window > 0 then c.architectures[1], c.sliding_window = "MistralForCausalLM", window end
     end,
   },
   qwen2 = { class = "Qwen2ForCausalLM", set = function() end },
-  qwen2moe = { class = "Qwen2MoeForCausalLM", set = experts(nil) },
+  qwen2moe = { class = "Qwen2MoeForCausalLM", set = qwen_experts(false, true) },
   qwen3 = { class = "Qwen3ForCausalLM", set = function() end },
-  qwen3moe = { class = "Qwen3MoeForCausalLM", set = experts(true) },
+  qwen3moe = { class = "Qwen3MoeForCausalLM", set = qwen_experts(true, false) },
   gemma = { class = "GemmaForCausalLM", set = function() end },
   gemma2 = { class = "Gemma2ForCausalLM", names = gemma_norms, set = gemma_scale(46) },
   gemma3 = {

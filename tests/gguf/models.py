@@ -53,7 +53,8 @@ CASES = {
                     config=dict(sliding_window=7)),
     "mixtral": dict(paired=True, cls="MixtralForCausalLM", names={**without(LLAMA, "ffn_gate", "ffn_up", "ffn_down"),
                                                                   **MIXTRAL}, experts=5,
-                    keys={"expert_count": 5, "expert_used_count": 2}, 
+                    keys={"expert_count": 5, "expert_used_count": 2, "expert_gating_func": 1,
+                          "expert_weights_norm": True},
                     config=dict(num_local_experts=5, num_experts_per_tok=2, sliding_window=None)),
     "qwen2": dict(arch="qwen2", cls="Qwen2ForCausalLM", bias=("attn_q", "attn_k", "attn_v")),
     "qwen2moe": dict(arch="qwen2moe", cls="Qwen2MoeForCausalLM", bias=("attn_q", "attn_k", "attn_v"), experts=6,
@@ -105,7 +106,7 @@ CASES = {
 }
 TOP = ("token_embd", "position_embd", "output_norm", "output")
 QUANTISED = ("Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K")
-WIDE = dict(hidden=256, layers=2, heads=4, kv=2, dim=64, ffn=512, vocab=101)
+WIDE = dict(hidden=256, layers=2, heads=4, kv=2, dim=64, ffn=256, vocab=101)
 for kind in QUANTISED:
     CASES["llama-" + kind.lower().replace("_", "")] = dict(paired=True, type=kind, sizes=WIDE)
 CASES["llama-mixed"] = dict(paired=True, type="Q4_K", sizes=WIDE, tie=True, more={"attn_v": "Q6_K", "ffn_down": "Q6_K",
@@ -388,6 +389,8 @@ def refusals():
     change("llama.attention.head_count_kv must be a whole number", llama__attention__head_count_kv=("u32", [2, 2]))
     change("llama.attention.value_length must be attention.key_length, 24", llama__attention__value_length=16)
     change("key \"tokenizer.ggml.model\" is bert; llama and gpt2 are read", tokenizer__ggml__model="bert")
+    change("llama.expert_used_count must be 0 without expert_count", llama__expert_used_count=2)
+    change("llama.expert_weights_norm must be true, got false", llama__expert_count=4, llama__expert_weights_norm=False)
     refused("a key", {k: v for k, v in keys.items() if k != "llama.block_count"}, stored, "llama.block_count must be")
     refused("tensors", keys, half, "is missing in")
     refused("more", keys, {**stored, "blk.0.extra.weight": ([4], "F32", floats([0, 0, 0, 0]))},
