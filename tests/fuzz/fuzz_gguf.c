@@ -74,7 +74,8 @@ enum { HIDDEN = 32, VOCAB = 12, HEAD = 16 };
 
 static void put_tokens(GgufBytes *b, bool bytes_model)
 {
-    static const char *const tokens[VOCAB] = {"<s>", "</s>", "a", "b", "ab", "<0x41>", "\xe2\x96\x81", "<|u|>", "A", "B", "c", "bc"};
+    static const char *const tokens[VOCAB] = {"<s>",          "</s>",  "a", "b", "ab", "<0x41>",
+                                              "\xe2\x96\x81", "<|u|>", "A", "B", "c",  "bc"};
 
     gguf_key_text(b, "tokenizer.ggml.model", bytes_model ? "gpt2" : "llama");
     gguf_key_text(b, "tokenizer.ggml.pre", "llama-bpe");
@@ -100,9 +101,12 @@ static void put_keys(GgufBytes *b)
     static const struct {
         const char *name;
         uint32_t value;
-    } sizes[] = {{"llama.block_count", 1},          {"llama.context_length", 64},
-                 {"llama.embedding_length", HIDDEN}, {"llama.feed_forward_length", HIDDEN},
-                 {"llama.attention.head_count", 2}, {"llama.attention.head_count_kv", 1},
+    } sizes[] = {{"llama.block_count", 1},
+                 {"llama.context_length", 64},
+                 {"llama.embedding_length", HIDDEN},
+                 {"llama.feed_forward_length", HIDDEN},
+                 {"llama.attention.head_count", 2},
+                 {"llama.attention.head_count_kv", 1},
                  {"llama.rope.dimension_count", HEAD}};
     const float eps = 1e-5f;
 
@@ -119,12 +123,12 @@ static void make_model(GgufBytes *b, uint32_t type, size_t block, bool bytes_mod
     static const struct {
         const char *name;
         uint64_t rows; /* 0: a vector */
-    } tensors[] = {{"token_embd.weight", VOCAB},          {"output_norm.weight", 0},
-                   {"output.weight", VOCAB},              {"blk.0.attn_norm.weight", 0},
-                   {"blk.0.attn_q.weight", 2 * HEAD},     {"blk.0.attn_k.weight", HEAD},
-                   {"blk.0.attn_v.weight", HEAD},         {"blk.0.attn_output.weight", HIDDEN},
-                   {"blk.0.ffn_norm.weight", 0},          {"blk.0.ffn_gate.weight", HIDDEN},
-                   {"blk.0.ffn_up.weight", HIDDEN},       {"blk.0.ffn_down.weight", HIDDEN},
+    } tensors[] = {{"token_embd.weight", VOCAB},      {"output_norm.weight", 0},
+                   {"output.weight", VOCAB},          {"blk.0.attn_norm.weight", 0},
+                   {"blk.0.attn_q.weight", 2 * HEAD}, {"blk.0.attn_k.weight", HEAD},
+                   {"blk.0.attn_v.weight", HEAD},     {"blk.0.attn_output.weight", HIDDEN},
+                   {"blk.0.ffn_norm.weight", 0},      {"blk.0.ffn_gate.weight", HIDDEN},
+                   {"blk.0.ffn_up.weight", HIDDEN},   {"blk.0.ffn_down.weight", HIDDEN},
                    {"rope_freqs.weight", 0}};
     uint64_t at = 0;
 
@@ -192,8 +196,14 @@ void fuzz_seeds(void)
         fuzz_seed(name, b.at, b.n - 1);
     }
     for (uint32_t at = 0; at < 3000; at += 7) {
-        const uint8_t seed[] = {CHOICES,    (uint8_t)(at % LEN(blocks)), 0, (uint8_t)(at / 7 % 2), (uint8_t)at, (uint8_t)(at >> 8),
-                                (uint8_t)(at / 7 % 3), (uint8_t)(at % 13)};
+        const uint8_t seed[] = {CHOICES,
+                                (uint8_t)(at % LEN(blocks)),
+                                0,
+                                (uint8_t)(at / 7 % 2),
+                                (uint8_t)at,
+                                (uint8_t)(at >> 8),
+                                (uint8_t)(at / 7 % 3),
+                                (uint8_t)(at % 13)};
 
         snprintf(name, sizeof name, "number-%u", at);
         fuzz_seed(name, seed, sizeof seed);

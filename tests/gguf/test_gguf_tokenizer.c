@@ -143,7 +143,8 @@ static void test_kinds(void **state)
         char *text;
 
         assert_non_null(root);
-        json_object_set_new(json_object_get(model, "vocab"), "12", json_integer(4096)); /* no token of fable has two digits */
+        json_object_set_new(json_object_get(model, "vocab"), "12",
+                            json_integer(4096)); /* no token of fable has two digits */
         json_array_append_new(json_object_get(model, "merges"), json_pack("[ss]", "1", "2"));
         json_object_set_new(root, "pre_tokenizer", json_loads(cases[i].pre_tokenizer, 0, NULL));
         assert_non_null(json_object_get(root, "pre_tokenizer"));
