@@ -105,8 +105,6 @@ bool fp8_read(Stored *s)
                                                           : INT32_MAX,
                                    block[0] ? block[1] : INT32_MAX))
             return false;
-        for (size_t k = 0; k < LEN(unread); k++)
-            stored_take(s, module, unread[k]);
     }
     for (size_t i = 0; i < s->c->tensors.n; i++) /* scales of caches and activations: ours are computed otherwise */
         for (size_t k = 0; k < LEN(unread); k++)

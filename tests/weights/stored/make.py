@@ -7,7 +7,7 @@
 Codes, scales and zeros are random. They are packed here by the words of the formats' own definitions (AutoGPTQ's and
 AutoAWQ's QuantLinear, compressed-tensors' pack_to_int32, the FP8 linears of transformers, gpt-oss's convert_moe_packed_tensors),
 and multiplied out by numpy in fp32. NAME/model.safetensors and config.json are what ftxc reads; want.bin has the fp32 numbers
-of the matrices a and b, one after another, 32 rows of 128 each.
+of the matrices a and b, one after another, 32 rows of 128 each (gptq-256: 8 of 512).
 
 ../../models/stored/NAME is a whole model (Llama, one layer) of which the linear layers are quantised: golden.json has the
 greedy tokens that transformers finds with the same matrices multiplied out to fp32."""
@@ -125,6 +125,8 @@ CASES = {
                 dict(quant_method="gptq", bits=4, group_size=64, sym=False, checkpoint_format="gptq_v2")),
     "gptq-8": (lambda *a: gptq(*a, bits=8), dict(quant_method="gptq", bits=8, group_size=32, sym=False)),
     "gptq-row": (lambda *a: gptq(*a, group=-1), dict(quant_method="gptq", bits=4, group_size=-1, desc_act=True)),
+    "gptq-256": (lambda name, n, k: gptq(name, n // 4, k * 4, group=256),
+                 dict(quant_method="gptq", bits=4, group_size=256)),
     "gptq-bf16": (lambda *a: gptq(*a, kind=torch.bfloat16), dict(quant_method="gptq", bits=4, group_size=32)),
     "awq": (lambda *a: awq(*a), dict(quant_method="awq", bits=4, group_size=32, zero_point=True, version="gemm")),
     "awq-old": (lambda *a: awq(*a, group=64), dict(w_bit=4, q_group_size=64, zero_point=True, version="GEMM")),
@@ -196,20 +198,49 @@ def models():
                     p.copy_((p if "norm" in key else 8 * p).to(F16).to(F32))
                     tensors[key] = p.to(F16)
         write(MODELS / name, tensors, config, quantised)
-        cases = []
-        for prompt in ([7], [3, 61, 24, 90, 11, 45, 8, 77, 30, 52]):
-            ids = torch.tensor([prompt])
-            tokens, margins, logits = [], [], None
-            for _ in range(20):
-                last = model(ids).logits[0, -1].detach()
-                logits, top = logits or [round(float(x), 6) for x in last], last.topk(2)
-                tokens.append(int(top.indices[0]))
-                margins.append(round(float(top.values[0] - top.values[1]), 5))
-                ids = torch.cat([ids, top.indices[:1][None]], 1)
-            cases.append({"prompt": prompt, "logits": logits, "tokens": tokens, "margins": margins})
-        (MODELS / name / "golden.json").write_text(json.dumps({"cases": cases}))
+        write_tokens(name, model)
+
+
+def write_tokens(name, model):
+    cases = []
+    for prompt in ([7], [3, 61, 24, 90, 11, 45, 8, 77, 30, 52]):
+        ids = torch.tensor([prompt])
+        tokens, margins, logits = [], [], None
+        for _ in range(20):
+            last = model(ids).logits[0, -1].detach()
+            logits, top = logits or [round(float(x), 6) for x in last], last.topk(2)
+            tokens.append(int(top.indices[0]))
+            margins.append(round(float(top.values[0] - top.values[1]), 5))
+            ids = torch.cat([ids, top.indices[:1][None]], 1)
+        cases.append({"prompt": prompt, "logits": logits, "tokens": tokens, "margins": margins})
+    (MODELS / name / "golden.json").write_text(json.dumps({"cases": cases}))
+
+
+def gpt_oss():
+    import transformers
+    torch.manual_seed(5)
+    model = transformers.GptOssForCausalLM(transformers.GptOssConfig(
+        vocab_size=101, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, head_dim=32,
+        intermediate_size=96, num_local_experts=4, num_experts_per_tok=2, max_position_embeddings=64, sliding_window=8,
+        bos_token_id=1, eos_token_id=2, pad_token_id=0, dtype="float32",
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0})).eval()
+    tensors = {}
+    with torch.no_grad():
+        for key, p in model.state_dict().items():
+            if key.endswith(("gate_up_proj", "down_proj")):
+                made, want = mxfp4(key, p.shape[0], p.shape[2], p.shape[1])
+                made[key + "_scales"] -= 8
+                tensors.update(made)
+                p.copy_(torch.from_numpy(want) / 256)
+            else:
+                p.copy_((p if "norm" in key else torch.randn(p.shape) / 4).to(F16).to(F32))
+                tensors[key] = p.to(F16)
+    write(MODELS / "mxfp4", tensors, {"architectures": ["GptOssForCausalLM"], **json.loads(model.config.to_json_string())},
+          {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]})
+    write_tokens("mxfp4", model)
 
 
 if __name__ == "__main__":
     matrices()
     models()
+    gpt_oss()
