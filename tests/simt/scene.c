@@ -388,7 +388,8 @@ static void *make_input(Scene *s, Id id, DType type, bool gain)
     snprintf(name, sizeof name, "%%%u %s", id, ir_op_name(v->op));
     p = simt_alloc(room, name);
     simt_fill(p, 0xff, room);
-    if (u->c.flat > 0.0f && v->shape.dim[0].kind == DIM_S && type == DT_FP32)
+    if (u->c.flat > 0.0f && (v->shape.dim[0].kind == DIM_S || ir_value(u->g, u->b.root)->op == OP_ROUTE) &&
+        type == DT_FP32)
         make_flat((float *)(void *)p, n, u->c.flat, u->c.levels ? u->c.levels : 129);
     else if (v->op == OP_ROUTE)
         scene_make_routes(s, v, (int32_t *)(void *)p);
