@@ -27,6 +27,7 @@ void parts(void **state);
 /* mixtures.c */
 void routers(void **state);
 void experts(void **state);
+void expert_tiles(void **state);
 
 static const DType types[] = {DT_FP32, DT_FP16, DT_BF16};
 
