@@ -92,6 +92,30 @@ local architectures = {
       c.rope_local_base_freq = k:number("rope.freq_base_swa", 1, 1e12, 10000.0)
     end,
   },
+  granite = {
+    class = "GraniteForCausalLM", paired = true,
+    set = function(k, c, has)
+      c.attention_bias, c.mlp_bias = has("blk.0.attn_q.bias"), has("blk.0.ffn_up.bias")
+      c.attention_multiplier = k:number("attention.scale", 1e-6, 1024)
+      c.embedding_multiplier = k:number("embedding_scale", 1e-6, 2 ^ 20)
+      c.residual_multiplier = k:number("residual_scale", 1e-6, 2 ^ 20)
+      c.logits_scaling = k:number("logit_scale", 1e-6, 1e6)
+    end,
+  },
+  smollm3 = {
+    class = "SmolLM3ForCausalLM", paired = true,
+    set = function(_, c) c.no_rope_layer_interval = 4 end, -- llama.cpp's constant
+  },
+  ["command-r"] = {
+    class = "CohereForCausalLM", eps = { "attention.layer_norm_epsilon", "layer_norm_eps" },
+    set = function(k, c)
+      c.logit_scale = k:number("logit_scale", 1e-6, 2 ^ 20)
+      if c.head_dim * c.num_attention_heads ~= c.hidden_size then
+        k:refuse("attention.key_length", "embedding_length / attention.head_count")
+      end
+      c.head_dim = nil -- the class has no such field
+    end,
+  },
   olmo2 = { class = "Olmo2ForCausalLM", names = post_norms, set = function() end },
   phi3 = {
     class = "Phi3ForCausalLM", names = but(layer, { ffn_up = "mlp.gate_up_proj" }),
