@@ -24,7 +24,7 @@ typedef struct Options {
     bool help, batch, keep_newline, literal, json, logits, no_bos, profile, quiet, prefix_cache, overcommit;
     bool has_max_prompt;
     const char *messages, *tools, *variables, *template_name;
-    const char *device, *file, *ids, *types, *prefix, *pair, *truncate, *trace;
+    const char *device, *file, *ids, *types, *prefix, *language, *pair, *truncate, *trace;
     int threads, max_prompt;
     uint64_t random_weights, kv_memory;
     Settings settings;
@@ -60,6 +60,8 @@ static const Option table[] = {
     {"--max-prompt", 0, OPT_INT, "N", "most tokens of a prompt or source; 0: as many as fit", AT(max_prompt),
      AT(has_max_prompt)},
     {"--prefix-ids", 0, OPT_TEXT, "5,17", "translators: token ids that the translation begins with", AT(prefix), 0},
+    {"--language", 0, OPT_TEXT, "TOKEN",
+     "translators: the language to translate into, as its token is written: fra_Latn, fr_XX, __fr__", AT(language), 0},
 #include "settings_options.def"
     {"--no-bos", 0, OPT_FLAG, NULL, "do not add the tokens that the tokenizer puts around a prompt", AT(no_bos), 0},
     {"--json", 0, OPT_FLAG, NULL, "one object for each prompt, see below", AT(json), 0},
@@ -131,6 +133,20 @@ static char *read_prompt(Run *r, const TextList *rest, size_t *bytes)
     return text;
 }
 
+/* Forces the first token to be that of --language. It is a special token: read literally, its text has other ids. */
+static bool take_language(Run *r)
+{
+    const char *name = r->o->language;
+    int32_t id, literal;
+    size_t n = 0, n_literal = 0;
+
+    if (r->info.kind != FTX_MODEL_SEQ2SEQ || ftx_tokenize(r->model, name, strlen(name), 0, &id, 1, &n, NULL) ||
+        n != 1 || ftx_tokenize(r->model, name, strlen(name), FTX_TOKENIZE_LITERAL, &literal, 1, &n_literal, NULL))
+        return false;
+    r->request.forced_bos = id;
+    return n_literal != 1 || literal != id;
+}
+
 /* The spec's defaults, replaced by the options; submit refuses what exceeds a compiled maximum. */
 static int make_request(Run *r)
 {
@@ -150,6 +166,11 @@ static int make_request(Run *r)
         return command_mistake(
             "run", "--prefix-ids: expected whole numbers of 32 bits with commas between, found \"%.100s\"", o->prefix);
     q->prefix = q->prefix_count ? r->prefix : NULL;
+    if (o->language && !take_language(r))
+        return command_mistake("run", "--language: %s \"%.100s\"",
+                               r->info.kind == FTX_MODEL_SEQ2SEQ ? "the tokenizer has no special token"
+                                                                 : "the model reads no source, so it cannot write",
+                               o->language);
     r->answers.samples =
         q->samples > 1 && q->samples <= r->info.sequences ? q->samples : 1; /* other numbers: submit refuses them */
     q->truncate = r->truncate;
@@ -277,6 +298,7 @@ static const char *option_of_writing(const Options *o)
     }
     return o->settings.greedy       ? "--greedy"
            : o->prefix              ? "--prefix-ids"
+           : o->language            ? "--language"
            : o->settings.ignore_eos ? "--ignore-eos"
            : o->no_bos              ? "--no-bos"
            : o->logits              ? "--logits"

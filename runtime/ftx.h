@@ -343,6 +343,10 @@ typedef struct FtxRequest {
     bool logits;         /* keep the raw logits of the last prompt position for ftx_engine_logits */
     void *user;          /* FtxEvent.user of the request's events */
     uint64_t cache_salt; /* FtxOptions.prefix_cache: only requests of the same salt share pages */
+
+    /* With a source: the first token of a text (the language of a translation) and its last one at max_new; -1: none.
+     * A prefix takes the place of forced_bos. */
+    int32_t forced_bos, forced_eos;
 } FtxRequest;
 
 /* Fills request->size bytes of *request with the model's defaults. FTX_EINVAL: that size is wrong. Programs call

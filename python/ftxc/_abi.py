@@ -207,6 +207,8 @@ class FtxRequest(Structure):
         ("logits", c_bool),
         ("user", c_void_p),
         ("cache_salt", c_uint64),
+        ("forced_bos", c_int32),
+        ("forced_eos", c_int32),
     ]
 
 

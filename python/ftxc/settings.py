@@ -17,6 +17,7 @@ TRANSFORMERS = {
     "max_new_tokens": "max_new", "min_new_tokens": "min_new", "num_beams": "beams", "num_beam_groups": "beam_groups",
     "diversity_penalty": "diversity_rate", "no_repeat_ngram_size": "no_repeat_ngram", "bad_words_ids": "bad_ids",
     "stop_strings": "stop", "eos_token_id": "stop_ids", "sequence_bias": "bias", "decoder_input_ids": "prefix",
+    "forced_bos_token_id": "forced_bos", "forced_eos_token_id": "forced_eos",
 }
 LONG = tuple(name for name, kind in _abi.FtxRequest._fields_ if kind is ctypes.c_uint64)
 LISTS = ("stop", "stop_ids", "bias", "bad_ids", "bad_words", "prefix")

@@ -467,9 +467,9 @@ static FtxStatus take_group(FtxEngine *e, Request *r, int length, const FtxOut *
 
 /* With forced_eos, the last token that fits is replaced by that end id. Nothing follows it, so the device need not
  * know. */
-static bool is_forced(const FtxEngine *e, const Request *r, const FtxOut *o)
+static bool is_forced(const Request *r, const FtxOut *o)
 {
-    return e->facts->decode.forced_eos >= 0 && o->finish != 1 && r->length >= r->limit;
+    return r->forced_eos >= 0 && o->finish != 1 && r->length >= r->limit;
 }
 
 /* Takes the result of row i in the oldest run that was not read. */
@@ -493,12 +493,12 @@ static FtxStatus take_row(FtxEngine *e, int i, Events *v, FtxError *err)
         return take_group(e, r, length, o, v, err);
     r->fed = length;
     r->length = length + 1;
-    r->ids[length] = is_forced(e, r, o) ? e->facts->decode.forced_eos : o->token;
+    r->ids[length] = is_forced(r, o) ? r->forced_eos : o->token;
     event = add_event(v, r);
     e->stats.new_tokens++;
     event->token = r->ids[length];
     event->logprob = r->wants_logprob ? o->logprob : 0.0f;
-    event->finish = is_forced(e, r, o) ? FTX_FINISH_END : finish_of(r, o);
+    event->finish = is_forced(r, o) ? FTX_FINISH_END : finish_of(r, o);
     /* An end id is not text. */
     s = stream_token(&r->stream, e->model->tokenizer, event->finish == FTX_FINISH_END ? -1 : r->ids[length],
                      event->finish != FTX_RUNNING, &event->text, &event->text_bytes, &stopped, err);

@@ -99,7 +99,8 @@ typedef struct Request {
     uint32_t found_pages; /* the first pages of the prompt that were known at admission */
     uint32_t known_pages; /* the first pages of the sequence that were found or made known */
     FtxParams params;
-    FtxBeam beam; /* width 0: no beam search */
+    int32_t forced_eos; /* FtxRequest.forced_eos */
+    FtxBeam beam;       /* width 0: no beam search */
     int n_best;
     int32_t *lane;        /* [limits.beams]: slots */
     FtxHypothesis *found; /* [limits.beams]: best first */

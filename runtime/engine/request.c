@@ -11,7 +11,7 @@
 static FtxRequest defaults(const FtxModel *model)
 {
     const FtxDecode *d = &model->artifact.facts->decode;
-    FtxRequest q = {.size = sizeof q};
+    FtxRequest q = {.size = sizeof q, .forced_bos = d->forced_bos, .forced_eos = d->forced_eos};
 
 #define DECODE(name, type, ...) q.name = d->name;
 #include "../decode.def"
@@ -94,6 +94,10 @@ static FtxStatus check_settings(const FtxEngine *e, const FtxRequest *q, FtxErro
         s = check_count("min_new", q->min_new, 0, longest, err);
     if (!s)
         s = check_count("max_prompt", q->max_prompt, 0, INT32_MAX, err);
+    if (!s)
+        s = check_count("forced_bos", q->forced_bos, -1, (int)f->vocab - 1, err);
+    if (!s)
+        s = check_count("forced_eos", q->forced_eos, -1, (int)f->vocab - 1, err);
     if (!s && q->truncate != FTX_TRUNCATE_NONE && q->truncate != FTX_TRUNCATE_START && q->truncate != FTX_TRUNCATE_END)
         return ftx_fail(err, FTX_EINVAL, "truncate: expected none, start or end (FtxTruncate), found %d",
                         (int)q->truncate);
@@ -171,7 +175,6 @@ static void fill_params(const FtxEngine *e, Request *r, const FtxRequest *q)
 
 static FtxStatus fill_beam(const FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
 {
-    const FtxFacts *f = e->facts;
     FtxStatus s;
 
     r->beam = (FtxBeam){0};
@@ -194,8 +197,8 @@ static FtxStatus fill_beam(const FtxEngine *e, Request *r, const FtxRequest *q, 
     r->beam = (FtxBeam){.width = q->beams,
                         .length_penalty = q->length_penalty,
                         .early = (int)q->early_stopping,
-                        .forced_bos = q->prefix_count ? -1 : f->decode.forced_bos,
-                        .forced_eos = f->decode.forced_eos,
+                        .forced_bos = q->prefix_count ? -1 : q->forced_bos,
+                        .forced_eos = q->forced_eos,
                         .groups = q->beam_groups,
                         .diversity = q->beam_groups > 1 ? q->diversity_rate : 0.0f};
     return FTX_OK;
@@ -545,8 +548,8 @@ static FtxStatus fill_start(FtxEngine *e, Request *r, const FtxRequest *q, FtxEr
         s = fill_ids(&to, q->prefix, q->prefix_count, "prefix", &n, err);
     r->ids[0] = f->start;
     r->prompt = n + 1;
-    if (!s && !r->beam.width && !n && f->decode.forced_bos >= 0)
-        r->ids[r->prompt++] = f->decode.forced_bos;
+    if (!s && !r->beam.width && !n && q->forced_bos >= 0)
+        r->ids[r->prompt++] = q->forced_bos;
     return s;
 }
 
@@ -627,6 +630,7 @@ FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *
     r->keys = 0;
     r->preemptions = r->cached = 0;
     r->salt = q->cache_salt;
+    r->forced_eos = q->forced_eos;
     if (!s)
         s = fill_beam(e, r, q, err);
     if (!s)

@@ -120,10 +120,10 @@ static void check_tokens(const Case *c, const GoldenAnswer *answer, const json_t
     }
 }
 
-/* A search as generation_config.json says it. Without tolerance its hypotheses are equal, the best first. */
-static void check_beams(const Case *c, const FtxModel *model, FtxEngine *engine, const json_t *prompt)
+/* A search as generation_config.json says it; other: with another language and another last token. Without tolerance its hypotheses are equal, the best first. */
+static void check_beams(const Case *c, const FtxModel *model, FtxEngine *engine, const json_t *prompt, bool other)
 {
-    const json_t *beams = json_object_get(prompt, "beams"), *want;
+    const json_t *beams = json_object_get(prompt, other ? "other" : "beams"), *want;
     static GoldenAnswer answer;
     FtxRequest r = ftx_request_default(model);
     int32_t ids[MAX_PROMPT];
@@ -137,6 +137,8 @@ static void check_beams(const Case *c, const FtxModel *model, FtxEngine *engine,
     r.ids = ids;
     r.ids_count = golden_ids(json_object_get(prompt, "ids"), ids, MAX_PROMPT);
     r.max_new = MORE;
+    if (other)
+        r.forced_bos = 71, r.forced_eos = 5;
     r.user = &answer;
     id = golden_submit(engine, &r);
     golden_finish(engine);
@@ -186,7 +188,8 @@ static void check_case(const Case *c)
         golden_finish(engine);
         check_logits(c, ftx_engine_logits(engine, id), json_object_get(prompt, "logits"));
         check_tokens(c, &answer, prompt);
-        check_beams(c, model, engine, prompt);
+        check_beams(c, model, engine, prompt, false);
+        check_beams(c, model, engine, prompt, true);
     }
     assert_true(i >= 2);
     ftx_engine_close(engine);

@@ -173,6 +173,13 @@ done
     "$FTXC" $verse "No one knows his name." >"$room/free"
     has "$room/free" "\"prompt_tokens\":$("$FTXC" tokenize "$room/verse.ftx" "No one knows his name." | tr , '\n' | wc -l),"
     refused 'prefix[0]: 999999 is no token id' $verse "Yes." --prefix-ids 999999
+    "$FTXC" $verse "Yes." --greedy -n 5 --prefix-ids 7999 | sed 's/"timings.*//' >"$room/prefix"
+    "$FTXC" $verse "Yes." --greedy -n 5 --language '<pad>' | sed 's/"timings.*//' | cmp - "$room/prefix"
+    "$FTXC" $verse "Yes." --greedy -n 5 | sed 's/"timings.*//' >"$room/free"
+    ! cmp -s "$room/free" "$room/prefix" || fail "a first token changes nothing"
+    refused '--language: the tokenizer has no special token "deu_Latn"' $verse "Yes." --language deu_Latn
+    refused '--language: the tokenizer has no special token "a"' $verse "Yes." --language a
+    refused '--language: the model reads no source, so it cannot write "a"' $fable x --language a
     refused '--prefix-ids: expected whole numbers' $verse "Yes." --prefix-ids x
     refused 'the model reads no source, so a prefix is a prompt' $fable x --prefix-ids 3
 }

@@ -190,6 +190,8 @@ static inline void make_job(Job *j, int prompt, uint64_t seed)
     for (int i = 0; i < prompt; i++)
         j->prompt[i] = (int32_t)((seed * 13 + (uint64_t)i * 7) % 61);
     j->request = (FtxRequest){.size = sizeof(FtxRequest),
+                              .forced_bos = -1,
+                              .forced_eos = -1,
                               .ids = j->prompt,
                               .ids_count = (size_t)prompt,
                               .top_p = 1.0f,

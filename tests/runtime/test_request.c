@@ -163,6 +163,8 @@ static void test_refused(void **state)
             (q.ids = longest, q.ids_count = 40));
     REFUSED(FTX_EFULL, "the prompt has 2 tokens; at most 1 fit", q.max_prompt = 1);
     REFUSED(FTX_EINVAL, "max_prompt: expected 0 to", q.max_prompt = -1);
+    REFUSED(FTX_EINVAL, "forced_bos: expected -1 to", q.forced_bos = -2);
+    REFUSED(FTX_EINVAL, "forced_eos: expected -1 to", q.forced_eos = 1 << 24);
     REFUSED(FTX_EINVAL, "truncate: expected none, start or end (FtxTruncate), found 1",
             q.truncate = FTX_TRUNCATE_LONGEST);
     REFUSED(FTX_EINVAL, "temperature", q.temperature = -1.0f);

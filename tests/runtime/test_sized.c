@@ -29,7 +29,7 @@ static void test_no_padding(void **state)
     (void)state;
     ENDS_WITH(FtxOptions, overcommit);
     ENDS_WITH(FtxModelInfo, has_chat);
-    ENDS_WITH(FtxRequest, cache_salt);
+    ENDS_WITH(FtxRequest, forced_eos);
     ENDS_WITH(FtxEvent, cached_tokens);
     ENDS_WITH(FtxStats, new_tokens);
     ENDS_WITH(FtxEncode, stream);
@@ -116,7 +116,7 @@ static void test_request(void **state)
     longer.request.size = sizeof(FtxRequest) - 8;
     assert_int_equal(ftx_request_fill(b.model, &longer.request, &err), FTX_OK);
     assert_true(longer.request.top_p == 1.0f && longer.request.text == NULL);
-    assert_true(longer.request.user == NULL && longer.request.cache_salt == 0xa5a5a5a5a5a5a5a5);
+    assert_true(longer.request.user == NULL && longer.request.forced_bos == (int32_t)0xa5a5a5a5);
     longer.request.size = sizeof longer;
     assert_int_equal(ftx_request_fill(b.model, &longer.request, &err), FTX_OK);
     assert_true(longer.request.user == NULL && longer.later[0] == 0 && longer.later[1] == 0);

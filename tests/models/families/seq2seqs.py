@@ -14,6 +14,7 @@ from make import HERE, TOKENS, config_of, tensor, without
 
 SOURCES = [[9, 2], [3, 61, 24, 90, 11, 45, 8, 77, 30, 12, 52, 19, 66, 33, 5, 71, 14, 88, 40, 6, 97, 28, 55, 17, 83, 2]]
 MORE = 12  # new tokens of a search
+OTHER = dict(forced_bos_token_id=71, forced_eos_token_id=5)  # of the searches `other`
 
 COMMON = dict(vocab_size=101, dtype="float32")
 T5 = dict(COMMON, d_model=48, d_kv=24, d_ff=88, num_layers=2, num_heads=3, decoder_start_token_id=0)
@@ -128,9 +129,9 @@ def greedy(model, source, generation):
             "margins": [float(f"{m:.3g}") for m in margins]}
 
 
-def beams(model, source, eos):
+def beams(model, source, eos, **more):
     out = model.generate(torch.tensor([source]), output_scores=True, return_dict_in_generate=True, max_new_tokens=MORE,
-                         do_sample=False)
+                         do_sample=False, **more)
     found = []
     for ids, score in zip(out.sequences.tolist(), out.sequences_scores.tolist()):
         ids = ids[1:]
@@ -145,6 +146,8 @@ def case(name, settings, generation, changes, idle=(), extra=()):
         if "num_beams" in generation:
             for p in prompts:
                 p["beams"] = beams(model, p["ids"], generation["eos_token_id"])
+                if "forced_bos_token_id" in generation:
+                    p["other"] = beams(model, p["ids"], generation["eos_token_id"], **OTHER)
     return {"made_by": f"transformers {transformers.__version__}, torch {torch.__version__}", "config": config,
             "generation": generation, "idle": list(idle), "tensors": tensors, "prompts": prompts}
 
