@@ -12,6 +12,8 @@
  * fp32. With fp32 rows the sums of (code - zero) x, or of (scale code - minimum) x, are fp32. Either way a row's bits do not
  * depend on M, tiles or threads.
  *
+ * Rows stay fp32 with precision.compute = "fp32", and where no kernel writes codes of them: behind a view.
+ *
  * A vector of weights has 4 elements of LANES rows, which meet 4 broadcast elements of a row of x: TILE_ROWS rows of x times
  * QUANT_TILES tiles are in registers, and a single row of x takes twice as many tiles, since each sum is a chain. */
 //@ kernel  linear_q
@@ -26,7 +28,8 @@
 //@ match   y = act(linear(x, w:r16x4, b?))            | KIND=act.kind GLU=0
 //@ match   y = glu(linear(x, w:r16x4, b?))            | KIND=glu.kind GLU=1
 //@ consts  N: N  K: K  W: type(w)  GROUP: group(w)  SCALES: scales(w)  XGROUP: param(xs)  ROWS_S: rows(x)
-//@ fits    EXACT ? XGROUP == 0 : XGROUP > 0 && XGROUP % GROUP == 0
+//@ fits    XGROUP == 0 || (!EXACT && XGROUP % GROUP == 0)
+//@ prefer  other if !EXACT && XGROUP == 0
 //@ moves   N * K * (W == int8 ? 8 : 4) / 8
 //@ flops   2 * T * N * K
 //@ matmul  yes

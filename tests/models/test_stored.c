@@ -82,6 +82,7 @@ static void models(void **state)
     }
     closedir(d);
     assert_true(n >= 15);
+    check("mxfp4", "-D precision.weights=int8", 5e-2, false); /* a linear layer behind the heads of attention */
 }
 
 int main(void)
