@@ -55,8 +55,9 @@ typedef struct AT(General) {
     float most, sum;
 } AT(General);
 
-/* Copies the key (which = 0) or value (1) of position j as fp32, padded with zeros to whole vectors. */
-static void AT(general_load)(const AT(General) * a, int which, int64_t j, float *to)
+/* The key (which = 0) or value (1) of position j as fp32: as it lies, or copied to `room`, padded with zeros to whole
+ * vectors. */
+static const float *AT(general_row)(const AT(General) * a, int which, int64_t j, float *room)
 {
     const CpuCall *c = a->c;
     const int64_t G = c->k[ATTEND_G], E = c->k[ATTEND_E], place = c->k[ATTEND_PLACE];
@@ -79,28 +80,27 @@ static void AT(general_load)(const AT(General) * a, int which, int64_t j, float 
             slot = j < row->prompt ? rows[row->group].slot : owner[slot * c->k[ATTEND_LENGTH] + j];
         at = (pages[slot * c->k[ATTEND_PAGES] + j / block] * G + a->g) * block + j % block;
     }
+    if (type == CPU_FP32 && E % LANES == 0)
+        return (const float *)from + at * E;
     for (int64_t e = 0; e < E; e += LANES) {
         const char *p = from + (at * E + e) * cpu_type_bytes(type);
         const int64_t n = E - e < LANES ? E - e : LANES;
 
-        vstore(to + e, type == CPU_FP32   ? vload_as_n(p, CPU_FP32, n)
-                       : type == CPU_FP16 ? vload_as_n(p, CPU_FP16, n)
-                                          : vload_as_n(p, CPU_BF16, n));
+        vstore(room + e, type == CPU_FP32   ? vload_as_n(p, CPU_FP32, n)
+                         : type == CPU_FP16 ? vload_as_n(p, CPU_FP16, n)
+                                            : vload_as_n(p, CPU_BF16, n));
     }
+    return room;
 }
 
-static float AT(general_score)(const AT(General) * a, int64_t j, const float *key)
+/* The score of position j; s: q . k */
+static float AT(general_score)(const AT(General) * a, int64_t j, float s)
 {
     const CpuCall *c = a->c;
     const float cap = (float)cpu_number(c, ATTEND_SOFTCAP);
     const float *bias = c->arg[3], *slopes = c->arg[4];
     const int64_t half = c->k[ATTEND_SPAN] / 2, away = j - a->i;
-    Vf sum = {0};
-    float s;
 
-    for (int64_t e = 0; e < c->k[ATTEND_E]; e += LANES)
-        sum += vload(a->q + e) * vload(key + e);
-    s = vsum(sum);
     if (cap > 0.0f)
         s = vtanh(vset(s / cap))[0] * cap;
     if (bias)
@@ -116,26 +116,44 @@ static float AT(general_score)(const AT(General) * a, int64_t j, const float *ke
 static void AT(general_block)(AT(General) * a, int64_t j, int n)
 {
     const int64_t E = a->c->k[ATTEND_E];
-    float room[GENERAL_HEAD_DIM], s[GENERAL_BLOCK], most = a->most;
+    float room[GENERAL_BLOCK][GENERAL_HEAD_DIM], s[GENERAL_BLOCK], most = a->most;
+    const float *row[GENERAL_BLOCK];
 
-    for (int i = 0; i < n; i++) {
-        AT(general_load)(a, 0, j + i, room);
-        s[i] = AT(general_score)(a, j + i, room);
-        most = s[i] > most ? s[i] : most;
+    for (int i = 0; i < n; i++)
+        row[i] = AT(general_row)(a, 0, j + i, room[i]);
+    for (int i = n; i % 4; i++)
+        row[i] = row[0];
+    for (int i = 0; i < n; i += 4) {
+        Vf sum[4] = {{0}};
+
+        for (int64_t e = 0; e < E; e += LANES)
+            for (int m = 0; m < 4; m++)
+                sum[m] += vload(a->q + e) * vload(row[i + m] + e);
+        const Quad dot = vsum4(sum[0], sum[1], sum[2], sum[3]);
+
+        for (int m = 0; m < 4 && i + m < n; m++) {
+            s[i + m] = AT(general_score)(a, j + i + m, dot[m]);
+            most = s[i + m] > most ? s[i + m] : most;
+        }
     }
+    for (int i = n; i < GENERAL_BLOCK; i++)
+        s[i] = most;
+    for (int i = 0; i < GENERAL_BLOCK; i += LANES)
+        vstore(s + i, vexp(vload(s + i) - most));
     const float fade = vexp(vset(a->most - most))[0];
 
     a->most = most;
     a->sum *= fade;
-    for (int64_t e = 0; e < E; e += LANES)
-        vstore(a->y + e, vload(a->y + e) * fade);
     for (int i = 0; i < n; i++) {
-        const float p = vexp(vset(s[i] - most))[0];
+        a->sum += s[i];
+        row[i] = AT(general_row)(a, 1, j + i, room[i]);
+    }
+    for (int64_t e = 0; e < E; e += LANES) {
+        Vf y = vload(a->y + e) * fade;
 
-        AT(general_load)(a, 1, j + i, room);
-        a->sum += p;
-        for (int64_t e = 0; e < E; e += LANES)
-            vstore(a->y + e, vload(a->y + e) + vload(room + e) * p);
+        for (int i = 0; i < n; i++)
+            y += vload(row[i] + e) * s[i];
+        vstore(a->y + e, y);
     }
 }
 
