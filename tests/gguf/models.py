@@ -113,6 +113,9 @@ CASES = {
                  sizes=dict(dim=16, kv=4), names=GPT2, tie=True, transposed=True,
                  bias=("attn_norm", "attn_qkv", "attn_output", "ffn_norm", "ffn_up", "ffn_down", "output_norm")),
 }
+CASES["phi3-short"] = dict(CASES["phi3-long"], keys={"rope.scaling.original_context_length": 128,
+                                                     "rope.scaling.attn_factor": 1.25},
+                           config=dict(sliding_window=None, original_max_position_embeddings=128))
 TOP = ("token_embd", "position_embd", "output_norm", "output")
 QUANTISED = ("Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K")
 WIDE = dict(hidden=256, layers=2, heads=4, kv=2, dim=64, ffn=256, vocab=101)
