@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "runtime/base/packed.h"
 #include "runtime/device/random.h"
 
 enum { ROWS = 300, COLUMNS = 48, N = ROWS * COLUMNS };
@@ -33,6 +34,39 @@ static void test_pieces(void **state)
         for (uint64_t first = 0; first < N; first += 1000)
             random_fill(&artifact, w, 42, first, first + 1000 < N ? first + 1000 : N, parts + first * size);
         assert_memory_equal(all, parts, N * size);
+    }
+}
+
+/* Quantised: what stands behind the codes of a tile makes values of about the size of the others, around 0. */
+static void test_tiles(void **state)
+{
+    enum { K = 64, GROUP = 32, GROUPS = 16 * K / GROUP };
+    const float scale = sqrtf(3.0f / K) / 8;
+    const float half_scale = fp16_to_float(fp16_from_float(scale)), minimum = scale * 8;
+    (void)state;
+
+    for (int kind = 0; kind < PACKED_SCALES_COUNT; kind++) {
+        FtxWeight w = {.type = DT_INT4, .rank = 2, .kind = FTX_WEIGHT_MATRIX, .dim = {32, K}, .group = GROUP};
+        const Artifact a = {.weights = &w, .n_weights = 1};
+        unsigned char tiles[2 * 4096], *behind;
+        const size_t codes = packed_codes(DT_INT4, K);
+
+        w.scales = (uint32_t)kind;
+        assert_true(2 * random_unit(&w) <= sizeof tiles);
+        random_fill(&a, 0, 3, 0, 2, tiles);
+        assert_memory_not_equal(tiles, tiles + random_unit(&w), codes);
+        behind = tiles + random_unit(&w) + codes;
+        for (int i = 0; i < GROUPS; i++) {
+            uint16_t half;
+            float f;
+
+            memcpy(&half, behind + 2 * i, sizeof half);
+            memcpy(&f, behind + 4 * i, sizeof f);
+            assert_true(kind >= PACKED_FP32 ? f == scale : fp16_to_float(half) == half_scale);
+            memcpy(&f, behind + 4 * (GROUPS + i), sizeof f);
+            assert_true(kind != PACKED_FP32_MINIMA || f == minimum);
+            assert_true(kind != PACKED_FP16_ZEROS || behind[2 * GROUPS + i] == 8);
+        }
     }
 }
 
@@ -102,8 +136,8 @@ static void test_kinds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pieces),   cmocka_unit_test(test_statistics), cmocka_unit_test(test_values),
-        cmocka_unit_test(test_rounding), cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_tiles),  cmocka_unit_test(test_pieces),   cmocka_unit_test(test_statistics),
+        cmocka_unit_test(test_values), cmocka_unit_test(test_rounding), cmocka_unit_test(test_kinds),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
