@@ -42,6 +42,8 @@ local fields = {
   windows = config.options({}),                                     -- keys that a token sees, by layer; 0: all
   chunks = config.options({}),                                      -- runs of keys of which it sees its own, likewise
   q_scales = config.options({}),                                    -- of queries: nn.scale_by_position, or false, likewise
+  -- cache: a decoder; else an encoder, of whose text a token sees the part up to itself (causal) or all (full)
+  attention = config.word({ "cache", "causal", "full" }, "cache"),
   norm_heads = config.flag(false),                                  -- names.q_norm, k_norm: of each head, not of all
   norm_rotated = config.flag(false),                                -- rotated heads are normed, without gain
   groups = config.count(1, 1024, 1),                                -- blocks of heads in names.qkv, each q, k, v
@@ -113,11 +115,14 @@ local function attention(c, x, name, layer)                         -- x [T, D]
   if c.q_scales[layer + 1] then
     q = nn.split_heads(nn.scale_by_position(nn.join_heads(q), c.q_scales[layer + 1]), c.heads)
   end
-  local y = nn.attend(q, nn.cache(k, v), {
-    scale = c.scale, window = window, chunk = c.chunks[layer + 1] or 0, softcap = c.scores_cap,
-    slopes = c.alibi and nn.alibi(c.heads, c.alibi_most), rounded = c.alibi_rounded,
+  local options = {
+    scale = c.scale, window = window, softcap = c.scores_cap, slopes = c.alibi and nn.alibi(c.heads, c.alibi_most),
     sinks = c.names.sinks and nn.weight(name .. c.names.sinks, { c.heads }),
-  })
+  }
+  if c.chunks[layer + 1] then options.chunk = c.chunks[layer + 1] end
+  if c.alibi_rounded then options.rounded = true end
+  if c.attention == "causal" then options.causal = true end
+  local y = c.attention == "cache" and nn.attend(q, nn.cache(k, v), options) or nn.attend_full(q, k, v, options)
   return project(nn.join_heads(y), name .. c.names.out, c.hidden, c.out_bias)
 end
 
@@ -153,7 +158,8 @@ return function(given)
   local n = c.names
   config.check_heads("decoder", c)
 
-  local unused = { c.tie_embeddings and n.head .. ".weight" or nil }
+  local encoder = c.attention ~= "cache"
+  local unused = { (c.tie_embeddings or encoder) and n.head .. ".weight" or nil }
   for _, name in ipairs(c.unused) do table.insert(unused, name) end
   nn.checkpoint { prefixes = { n.prefix }, unused = unused, heads = c.left_out }
   local embedding = nn.weight(n.embedding .. ".weight", { c.vocab, c.hidden })
@@ -163,6 +169,10 @@ return function(given)
   end
   if n.embedding_norm then h = norm(c, h, n.embedding_norm) end
   for i = 0, c.layers - 1 do h = layer(c, h, i) end
+  if encoder then
+    h = norm(c, h, n.final_norm)                                    -- [T, D]
+    return nn.vectors(h, c.attention == "causal" and nn.select_last(h) or nn.pool_mean(h))
+  end
   h = norm(c, nn.select_last(h), n.final_norm)                      -- [S, D]
   local head = c.tie_embeddings and embedding or nn.weight(n.head .. ".weight", { c.vocab, c.hidden })
   local logits = nn.linear(h, head, c.head_bias and nn.weight(n.head .. ".bias", { c.vocab }))

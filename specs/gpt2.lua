@@ -18,6 +18,7 @@ local fields = {
   scale_by_layer = config.flag(false),                              -- scores / (layer + 1)
   tie_embeddings = config.flag(true),
   outputs_first = config.flag(false),                               -- matrices are stored as [N, K]
+  attention = config.word({ "cache", "causal", "full" }, "cache"),  -- as decoder.lua
 }
 
 -- The checkpoint stores these matrices as [K, N], inputs first: y = x * w + b.
@@ -39,7 +40,9 @@ local function attention(c, x, name, layer)                         -- x [T, D]
   end
   local q, k, v = part(0), part(1), part(2)                         -- [T, H, E] each
   local scale = (c.scale_attention and c.head_dim ^ -0.5 or 1) / (c.scale_by_layer and layer + 1 or 1)
-  local y = nn.attend(q, nn.cache(k, v), { scale = scale })         -- [T, H, E]
+  local y = nil                                                     -- [T, H, E]
+  if c.attention == "cache" then y = nn.attend(q, nn.cache(k, v), { scale = scale })
+  else y = nn.attend_full(q, k, v, { scale = scale, causal = c.attention == "causal" }) end
   return project(c, nn.join_heads(y), name .. ".c_proj", c.hidden)
 end
 
@@ -61,7 +64,7 @@ return function(given)
   nn.checkpoint {
     prefixes = { "transformer." },                                  -- the oldest checkpoints have none
     unused = { "transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias", -- the causal mask
-               c.tie_embeddings and "lm_head.weight" or nil },
+               (c.tie_embeddings or c.attention ~= "cache") and "lm_head.weight" or nil },
   }
   local embedding = nn.weight("transformer.wte.weight", { c.vocab, c.hidden })
   local positions = nn.weight("transformer.wpe.weight", { c.positions, c.hidden })
@@ -70,6 +73,10 @@ return function(given)
     local layer = "transformer.h." .. i
     h = h + attention(c, norm(c, h, layer .. ".ln_1"), layer .. ".attn", i)
     h = h + mlp(c, norm(c, h, layer .. ".ln_2"), layer .. ".mlp")
+  end
+  if c.attention ~= "cache" then
+    h = norm(c, h, "transformer.ln_f")                              -- [T, D]
+    return nn.vectors(h, c.attention == "causal" and nn.select_last(h) or nn.pool_mean(h))
   end
   h = norm(c, nn.select_last(h), "transformer.ln_f")                -- [S, D]
   local head = c.tie_embeddings and embedding or nn.weight("lm_head.weight", { c.vocab, c.hidden })

@@ -159,10 +159,14 @@ static void read_pooling(lua_State *L, int t)
         kind = NULL;
     else if (strcmp(kind, "none") == 0)
         g->pooled = 0;
-    else if (strcmp(kind, "first") == 0 || strcmp(kind, "mean") == 0)
-        g->pooled = nn_apply(L, kind[0] == 'f' ? OP_SELECT_FIRST : OP_POOL_MEAN, g->output);
+    else if (strcmp(kind, "first") == 0)
+        g->pooled = nn_apply(L, OP_SELECT_FIRST, g->output);
+    else if (strcmp(kind, "last") == 0)
+        g->pooled = nn_apply(L, OP_SELECT_LAST, g->output);
+    else if (strcmp(kind, "mean") == 0)
+        g->pooled = nn_apply(L, OP_POOL_MEAN, g->output);
     else
-        field_refuse(L, "pooling", "one of model, first, mean, none", (lua_pushstring(L, kind), -1));
+        field_refuse(L, "pooling", "one of model, first, last, mean, none", (lua_pushstring(L, kind), -1));
     if (field_flag(L, t, "normalize")) {
         if (!g->pooled)
             sandbox_fail(L, "normalize: there is no pooled vector; pooling = \"mean\" makes one");

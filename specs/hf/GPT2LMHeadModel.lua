@@ -2,7 +2,8 @@
 local hf = require "lib.hf"
 local gpt2 = require "gpt2"
 
-return function(config)
+-- attention: of gpt2.lua, for GPT2Model.lua
+return function(config, attention)
   local hidden = config:count("n_embd", 1, 2 ^ 17, 768)
   local positions = config:count("n_positions", 1, 2 ^ 20, 1024)
   return {
@@ -20,6 +21,7 @@ return function(config)
       scale_by_layer = config:flag("scale_attn_by_inverse_layer_idx", false),
       tie_embeddings = config:flag("tie_word_embeddings", true),
       outputs_first = config.gguf or false,
+      attention = attention,
     },
   }
 end

@@ -109,6 +109,20 @@ local post_norms = { attention_norm = false, ffn_norm = false, after_attention =
                      after_ffn = "post_feedforward_layernorm", q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" }
 
 local classes = {
+  LlamaForCausalLM = {                                              -- as an encoder; LlamaForCausalLM.lua is the decoder
+    type = "llama",
+    set = function(config, c)
+      config:only("pretraining_tp", "1", 1)
+      same_bias(config, c, "attention_bias")
+      c.ffn_bias = config:flag("mlp_bias", false)
+    end,
+  },
+  MistralForCausalLM = {                                            -- as LlamaForCausalLM
+    type = "mistral", kv_heads = 8, positions = 131072,
+    set = function(config, c)
+      c.windows = windows(config, c.layers, window(config, 4096), function() return true end)
+    end,
+  },
   Qwen2ForCausalLM = {
     type = "qwen2", kv_heads = 32, positions = 32768,
     set = function(config, c)
@@ -531,7 +545,15 @@ local function without_star(name)
   return name
 end
 
-local function read(config, class)
+local readers = {}                                                  -- a function of config for each architecture
+
+-- What the tokens of an encoder see: its text up to themselves, or all of it.
+function readers.attention(config)
+  return config:flag("is_causal", true) and "causal" or "full"
+end
+
+-- encoder: the class without its head
+local function read(config, class, encoder)
   local field = setmetatable({}, { __index = class.fields })
   if class.before then class.before(config) end
   for name, old in pairs(class.older) do
@@ -570,6 +592,7 @@ local function read(config, class)
     scale = head_dim ^ -0.5,
     tie_embeddings = config:flag("tie_word_embeddings", class.tie),
     unused = class.unused,
+    attention = encoder and readers.attention(config) or nil,
   }
   class.set(config, c, positions, harmless)
   if config.gguf then -- all experts of a layer are one tensor
@@ -579,7 +602,7 @@ local function read(config, class)
     end
   end
   config:known(harmless)
-  return { positions = positions, vocab = c.vocab, graph = decoder(c) }
+  return { positions = positions, vocab = c.vocab, encoder = encoder, graph = decoder(c) }
 end
 
 -- Parts that nn.* does not have, by the beginning of an architecture's name.
@@ -592,13 +615,14 @@ local lacking = {
   Qwen3Next = "a recurrent state and experts",
 }
 
--- A function of config for each architecture; types: architectures by model_type.
-local readers = { types = {}, classes = classes, lacking = lacking }
+-- types: architectures by model_type
+readers.types, readers.classes, readers.lacking, readers.harmless = {}, classes, lacking, harmless
 for name, class in pairs(classes) do
   setmetatable(class, { __index = llama })
   if class.fields ~= llama.fields then setmetatable(class.fields, { __index = llama.fields }) end
   if class.names ~= llama.names then setmetatable(class.names, { __index = llama.names }) end
   readers[name] = function(config) return read(config, class) end
+  readers[string.sub(name, 1, -12) .. "Model"] = function(config) return read(config, class, true) end
   readers.types[class.type] = name
 end
 return readers

@@ -5,14 +5,15 @@ local nn = require "nn"
 
 local blocks = {}
 
--- x * w^T + b
-function blocks.project(x, name, outputs)
-  return nn.linear(x, nn.weight(name .. ".weight", { outputs, nn.width(x) }), nn.weight(name .. ".bias", { outputs }))
+-- x * w^T + b; bias false: without b
+function blocks.project(x, name, outputs, bias)
+  return nn.linear(x, nn.weight(name .. ".weight", { outputs, nn.width(x) }),
+                   bias ~= false and nn.weight(name .. ".bias", { outputs }))
 end
 
-function blocks.norm(x, name, eps)
+function blocks.norm(x, name, eps, bias)
   local d = nn.width(x)
-  return nn.layernorm(x, nn.weight(name .. ".weight", { d }), nn.weight(name .. ".bias", { d }), eps)
+  return nn.layernorm(x, nn.weight(name .. ".weight", { d }), bias ~= false and nn.weight(name .. ".bias", { d }), eps)
 end
 
 -- [T, H, E] of x [T, D]

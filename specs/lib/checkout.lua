@@ -4,6 +4,7 @@ local ftx = require "ftx"
 local hf = require "lib.hf"
 local decoders = require "hf/decoders"
 local seq2seqs = require "hf/seq2seqs"
+local by_parts = require "hf/encoders"
 
 local SEQUENCES = 16 -- limits.sequences
 
@@ -21,11 +22,16 @@ local function reader(name)
   if ftx.has("hf/" .. name) then return require("hf/" .. name), "hf/" .. name .. ".lua" end
   if rawget(decoders, name) then return rawget(decoders, name), "hf/decoders.lua" end
   if rawget(seq2seqs, name) then return rawget(seq2seqs, name), "hf/seq2seqs.lua" end
+  local function head_of(encoder)
+    return string.sub(name, 1, #encoder) == encoder and rawget(heads, string.sub(name, #encoder + 1))
+  end
   for encoder, as in pairs(encoders) do
-    local head = rawget(heads, string.sub(name, #encoder + 1))
-    if string.sub(name, 1, #encoder) == encoder and head then
-      return require("hf/" .. as .. head), "hf/" .. as .. head .. ".lua"
-    end
+    local head = head_of(encoder)
+    if head then return require("hf/" .. as .. head), "hf/" .. as .. head .. ".lua" end
+  end
+  for encoder, read in pairs(by_parts) do
+    local head = head_of(encoder) or name == encoder .. "ModelWithProjection" and "ModelWithProjection"
+    if head then return function(config) return read(config, head) end, "hf/encoders.lua" end
   end
 end
 
@@ -36,6 +42,7 @@ local function nearest(config, name)
   for class in pairs(decoders.classes) do table.insert(known, class) end
   for class in pairs(seq2seqs.classes) do table.insert(known, class) end
   for encoder in pairs(encoders) do table.insert(known, encoder .. "Model") end
+  for encoder in pairs(by_parts) do table.insert(known, encoder .. "Model") end
   for _, other in ipairs(known) do
     local n = 0
     while n < #name and string.sub(name, 1, n + 1) == string.sub(other, 1, n + 1) do n = n + 1 end
@@ -58,8 +65,10 @@ local function name_of(config)
   return name
 end
 
-local function architecture(config)
+-- sentences: the checkout has the files of sentence-transformers, for which a decoder is an encoder
+local function architecture(config, sentences)
   local name = name_of(config)
+  if sentences and string.sub(name, -11) == "ForCausalLM" then name = string.sub(name, 1, -12) .. "Model" end
   local read, path = reader(name)
   if not path then
     local part, length = nil, 0
@@ -109,9 +118,10 @@ local function check_result(path, model)
 end
 
 -- seq2seq: the architecture reads a source
-local function refuse_unknown_meaning(config, seq2seq)
+local function refuse_unknown_meaning(config, seq2seq, encoder)
   config:value("quantization_config") -- the reader of the checkpoint follows it (compiler/weights/stored.c)
   if not seq2seq then config:only("is_encoder_decoder", "false", false) end
+  if not encoder then config:only("is_causal", "true: a token that sees those after it cannot be generated", true) end
   config:only("add_cross_attention", "false", false)
   config:only("is_decoder", "true", true, false)
 end
@@ -218,17 +228,19 @@ end
 
 -- How sentence-transformers pools a text's vectors: pooling_mode, or one of several flags.
 local function pooling(file)
-  local words, names = { mean = "mean", cls = "first" }, {}
+  local words, names = { mean = "mean", cls = "first", lasttoken = "last" }, {}
+  file:only("include_prompt", "true: pooling without the tokens of a prompt is not computed", true)
   if file:value("pooling_mode") ~= nil then return file:word("pooling_mode", words) end
-  for flag, name in pairs { pooling_mode_cls_token = "first", pooling_mode_mean_tokens = "mean" } do
+  for flag, name in pairs { pooling_mode_cls_token = "first", pooling_mode_mean_tokens = "mean",
+                            pooling_mode_lasttoken = "last" } do
     if file:flag(flag, false) then table.insert(names, name) end
   end
   for _, flag in ipairs { "pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",
-                          "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken" } do
+                          "pooling_mode_weightedmean_tokens" } do
     file:only(flag, "false", false)
   end
   if #names ~= 1 then
-    ftx.refuse(file.path, "one of pooling_mode_cls_token and pooling_mode_mean_tokens must be true")
+    ftx.refuse(file.path, "one of pooling_mode_cls_token, pooling_mode_mean_tokens and pooling_mode_lasttoken must be true")
   end
   return names[1]
 end
@@ -256,11 +268,11 @@ return function(checkout)
   config.gguf = checkout.gguf -- the fields are those of lib/gguf.lua
   -- If there is a generation_config.json, it alone names the end ids, as in Hugging Face.
   local generation = checkout.generation and hf.file(checkout.generation_path, checkout.generation) or config
-  local read, module = architecture(config)
+  local read, module = architecture(config, checkout.modules)
   local model = check_result(module, read(config))
   local seq2seq = model.source ~= nil
   local vector = model.encoder and sentences(checkout) or {}
-  refuse_unknown_meaning(config, seq2seq)
+  refuse_unknown_meaning(config, seq2seq, model.encoder)
   local vocab = model.vocab or config:count("vocab_size", 2, 2 ^ 24)
   local first = generation:value("bos_token_id") and generation or config
   local bos = first:value("bos_token_id") and first:count("bos_token_id", 0, vocab - 1) or -1

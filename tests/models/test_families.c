@@ -1,6 +1,6 @@
-/* test_families.c - small random models of the classes in specs/hf/decoders.lua and seq2seqs.lua against Hugging Face
- * transformers: logits within 1e-4 of the largest, greedy tokens and beams equal. Every field of their config.json counts: with another
- * value the graph is another one, or the field is refused. */
+/* test_families.c - small random models of the classes in specs/hf/decoders.lua, encoders.lua and seq2seqs.lua against
+ * Hugging Face transformers: logits and vectors within 1e-4 of the largest, greedy tokens and beams equal. Every field of
+ * their config.json counts: with another value the graph is another one, or the field is refused. */
 #include <dirent.h>
 #include <math.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 #include "runtime/base/arena.h"
 #include "tests/temp.h"
 
-enum { MAX_CASES = 160, MAX_PROMPT = 32, MORE = 12 };
+enum { MAX_CASES = 160, MAX_PROMPT = 32, MORE = 12, MAX_VALUES = 4096, COPIES = 3 };
 
 typedef struct Case {
     char name[64], folder[600]; /* the checkout that is made of it */
@@ -88,7 +88,7 @@ static double tolerance(void)
     return t ? atof(t) : 1e-4;
 }
 
-static void check_logits(const Case *c, const float *got, const json_t *want)
+static void check_numbers(const Case *c, const float *got, const json_t *want)
 {
     double largest = 0.0, worst = 0.0;
 
@@ -100,7 +100,7 @@ static void check_logits(const Case *c, const float *got, const json_t *want)
         worst = fmax(worst, fabs(w - (double)got[i]));
     }
     if (!(worst <= tolerance() * largest))
-        fail_msg("%s: a logit differs by %g, the largest is %g", c->name, worst, largest);
+        fail_msg("%s: a number differs by %g, the largest is %g", c->name, worst, largest);
 }
 
 /* All tokens are equal. With a tolerance of its own a test may part where the margin is small. */
@@ -186,7 +186,7 @@ static void check_case(const Case *c)
         r.user = &answer;
         id = golden_submit(engine, &r);
         golden_finish(engine);
-        check_logits(c, ftx_engine_logits(engine, id), json_object_get(prompt, "logits"));
+        check_numbers(c, ftx_engine_logits(engine, id), json_object_get(prompt, "logits"));
         check_tokens(c, &answer, prompt);
         check_beams(c, model, engine, prompt, false);
         check_beams(c, model, engine, prompt, true);
@@ -196,12 +196,62 @@ static void check_case(const Case *c)
     ftx_model_close(model);
 }
 
+/* All texts several times in one batch: the vectors of each are those of the text alone. */
+static void check_texts(const Case *c)
+{
+    static float hidden[COPIES * MAX_VALUES], pooled[COPIES * MAX_VALUES];
+    const json_t *texts = json_object_get(c->golden, "texts");
+    const size_t n = json_array_size(texts);
+    FtxModel *model = golden_open(c->folder, c->name, "");
+    FtxEngine *engine = golden_engine(model);
+    int32_t ids[COPIES * MAX_PROMPT * 2], lengths[COPIES * 2];
+    FtxModelInfo info;
+    FtxError err;
+    size_t tokens = 0;
+
+    ftx_model_info(model, &info);
+    assert_int_equal(n, 2);
+    assert_int_equal(info.pooled != 0, json_object_get(json_array_get(texts, 0), "pooled") != NULL);
+    for (size_t i = 0; i < COPIES * n; i++) {
+        lengths[i] =
+            (int32_t)golden_ids(json_object_get(json_array_get(texts, i % n), "ids"), ids + tokens, MAX_PROMPT);
+        tokens += (size_t)lengths[i];
+    }
+    assert_true(tokens * (size_t)info.hidden <= COPIES * MAX_VALUES);
+    if (ftx_engine_encode(engine,
+                          &(FtxEncode){.size = sizeof(FtxEncode),
+                                       .count = COPIES * n,
+                                       .ids = ids,
+                                       .lengths = lengths,
+                                       .hidden = hidden,
+                                       .hidden_rows = tokens,
+                                       .pooled = info.pooled ? pooled : NULL},
+                          &err))
+        fail_msg("%s: %s", c->name, err.text);
+    tokens = 0;
+    for (size_t i = 0; i < COPIES * n; tokens += (size_t)lengths[i++]) {
+        const json_t *text = json_array_get(texts, i % n);
+
+        assert_int_equal(json_array_size(json_object_get(text, "hidden")), lengths[i] * info.hidden);
+        check_numbers(c, hidden + tokens * (size_t)info.hidden, json_object_get(text, "hidden"));
+        if (info.pooled) {
+            assert_int_equal(json_array_size(json_object_get(text, "pooled")), info.pooled);
+            check_numbers(c, pooled + i * (size_t)info.pooled, json_object_get(text, "pooled"));
+        }
+    }
+    ftx_engine_close(engine);
+    ftx_model_close(model);
+}
+
 static void results(void **state)
 {
     (void)state;
     for (size_t i = 0; i < n_cases; i++) {
         write_checkout(&cases[i]);
-        check_case(&cases[i]);
+        if (json_object_get(cases[i].golden, "texts"))
+            check_texts(&cases[i]);
+        else
+            check_case(&cases[i]);
     }
 }
 
@@ -242,6 +292,9 @@ static bool is_harmless(const char *key)
         "classifier_dropout",
         "decoder_layerdrop",
         "decoder_start_token_id",
+        "cls_token_id",
+        "decoder_bias",
+        "deterministic_flash_attn",
         "dropout",
         "dropout_rate",
         "embd_pdrop",
@@ -255,9 +308,11 @@ static bool is_harmless(const char *key)
         "id2label",
         "init_std",
         "initializer_factor",
+        "initializer_cutoff_factor",
         "initializer_range",
         "label2id",
         "layerdrop",
+        "mlp_dropout",
         "original_max_position_embeddings",
         "output_past",
         "output_router_logits",
@@ -266,6 +321,9 @@ static bool is_harmless(const char *key)
         "residual_dropout",
         "router_aux_loss_coef",
         "router_jitter_noise",
+        "sep_token_id",
+        "sparse_pred_ignore_index",
+        "sparse_prediction",
         "transformers_version",
         "use_cache",
         "dtype",
@@ -322,36 +380,39 @@ static size_t check_field(const Case *c, json_t *config, json_t *at, const char 
     return !is_idle(c, key);
 }
 
+/* The fields of the object `at`, a part of `config`, and of the objects in it. */
+static size_t check_fields(const Case *c, json_t *config, json_t *at, const char *graph)
+{
+    json_t *keys = json_copy(at), *v;
+    const char *key;
+    size_t checked = 0;
+
+    json_object_foreach(keys, key, v)
+    {
+        if (is_harmless(key))
+            continue;
+        checked += json_is_object(v) ? check_fields(c, config, v, graph) : check_field(c, config, at, key, graph);
+    }
+    json_decref(keys);
+    return checked;
+}
+
 static void fields(void **state)
 {
     size_t checked = 0;
     (void)state;
 
     for (size_t i = 0; i < n_cases; i++) {
-        json_t *config = json_deep_copy(json_object_get(cases[i].golden, "config")), *v, *inner;
-        json_t *keys = json_deep_copy(config), *rope;
+        json_t *config = json_deep_copy(json_object_get(cases[i].golden, "config"));
         char why[2000] = "", *graph = graph_of(config, why, sizeof why), *other;
-        const char *key, *name;
 
         if (!graph)
             fail_msg("%s: %s", cases[i].name, why);
-        json_object_foreach(keys, key, v)
-        {
-            rope = json_object_get(config, key);
-            if (json_is_object(v) && !is_harmless(key))
-                json_object_foreach(v, name, inner)
-                {
-                    if (!is_harmless(name))
-                        checked += check_field(&cases[i], config, rope, name, graph);
-                }
-            else if (!is_harmless(key))
-                checked += check_field(&cases[i], config, config, key, graph);
-        }
+        checked += check_fields(&cases[i], config, config, graph);
         json_object_set_new(config, "surprise", json_real(2.0));
         other = graph_of(config, why, sizeof why);
         assert_null(other);
         assert_non_null(strstr(why, "config.json: surprise is not known; it may change the result"));
-        json_decref(keys);
         json_decref(config);
         free(graph);
     }

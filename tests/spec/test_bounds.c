@@ -207,7 +207,7 @@ static void test_mistakes(void **state)
         {LLAMA("limits = { context = 64 }, name = true"), NULL, "name must be a text, got true"},
         {NN("local y = x\nreturn ftx.model { graph = encoder(y), name = x, limits = { context = 8 } }"), NULL,
          "name must be a text, got a graph value"},
-        {BERT("pooling = 'max'"), NULL, "pooling must be one of model, first, mean, none, got \"max\""},
+        {BERT("pooling = 'max'"), NULL, "pooling must be one of model, first, last, mean, none, got \"max\""},
         {BERT("normalize = 1"), NULL, "normalize must be true or false, got 1"},
         {"return require 'ftx'.model(3)", NULL, "ftx.model takes a table, got 3"},
         {"return require 'ftx'.sample(3)", NULL, "ftx.sample takes a table, got 3"},

@@ -53,6 +53,43 @@ static void put_modules(const Folder *f, const char *kind, const char *pooling)
     put(f, "1_Pooling/config.json", pooling);
 }
 
+static void refuse_checkout(const Folder *f, const char *why)
+{
+    Reading r = read_spec(f->path, NULL);
+
+    if (!strstr(r.d.text, why))
+        fail_msg("said \"%s\", expected \"%s\"", r.d.text, why);
+    drop(&r);
+}
+
+/* A decoder's checkout with those files is an encoder; is_causal says what its tokens see. */
+static void test_checkout_sentences_of_decoder(void **state)
+{
+    Folder f = make_folder("{" LLAMA HEADS "}", NULL);
+    Reading r = read_good(f.path, NULL);
+
+    (void)state;
+    assert_int_equal(r.spec.graph->kind, FTX_MODEL_DECODER);
+    drop(&r);
+    put_modules(&f, "Normalize", "{\"pooling_mode_lasttoken\": true}");
+    r = read_good(f.path, NULL);
+    assert_int_equal(r.spec.graph->kind, FTX_MODEL_ENCODER);
+    assert_int_equal(count_ops(r.spec.graph, OP_SELECT_LAST), 1);
+    assert_int_equal(count_ops(r.spec.graph, OP_NORMALIZE), 1);
+    assert_int_equal(count_ops(r.spec.graph, OP_CACHE), 0);
+    assert_int_equal(r.spec.pooled, 32);
+    drop(&r);
+    put(&f, "config.json", "{" LLAMA HEADS ", \"is_causal\": false}");
+    put_modules(&f, "Normalize", "{\"pooling_mode\": \"lasttoken\"}");
+    r = read_good(f.path, NULL);
+    assert_int_equal(count_ops(r.spec.graph, OP_SELECT_LAST), 1);
+    assert_int_equal(count_ops(r.spec.graph, OP_POOL_MEAN), 0);
+    drop(&r);
+    remove_file(&f, "modules.json");
+    refuse_checkout(&f, "config.json: is_causal must be true: a token that sees those after it cannot be generated");
+    remove_folder(&f);
+}
+
 /* The files of sentence-transformers say how the vector of a text is made. */
 static void test_checkout_sentences(void **state)
 {
@@ -76,7 +113,8 @@ static void test_checkout_sentences(void **state)
     drop(&r);
     put_modules(&f, "Normalize", "{\"pooling_mode_mean_tokens\": true, \"pooling_mode_cls_token\": true}");
     r = read_spec(f.path, NULL);
-    assert_non_null(strstr(r.d.text, "one of pooling_mode_cls_token and pooling_mode_mean_tokens must be true"));
+    assert_non_null(strstr(r.d.text, "one of pooling_mode_cls_token, pooling_mode_mean_tokens and "
+                                     "pooling_mode_lasttoken must be true"));
     drop(&r);
     put_modules(&f, "Dense", "{\"pooling_mode_mean_tokens\": true}");
     r = read_spec(f.path, NULL);
@@ -92,8 +130,16 @@ static void test_checkout_sentences(void **state)
     drop(&r);
     put_modules(&f, "Normalize", "{\"pooling_mode\": \"max\"}");
     r = read_spec(f.path, NULL);
-    assert_non_null(strstr(r.d.text, "1_Pooling/config.json: pooling_mode must be one of cls, mean, got \"max\""));
+    assert_non_null(
+        strstr(r.d.text, "1_Pooling/config.json: pooling_mode must be one of cls, lasttoken, mean, got \"max\""));
     drop(&r);
+    put_modules(&f, "Normalize", "{\"pooling_mode\": \"weightedmean\"}");
+    refuse_checkout(&f,
+                    "1_Pooling/config.json: pooling_mode must be one of cls, lasttoken, mean, got \"weightedmean\"");
+    put_modules(&f, "Normalize", "{\"pooling_mode_weightedmean_tokens\": true}");
+    refuse_checkout(&f, "1_Pooling/config.json: pooling_mode_weightedmean_tokens must be false, got true");
+    put_modules(&f, "Normalize", "{\"pooling_mode_mean_tokens\": true, \"include_prompt\": false}");
+    refuse_checkout(&f, "1_Pooling/config.json: include_prompt must be true");
     put(&f, "modules.json", "[{\"type\": \"x.Pooling\", \"path\": \"../..\"}]");
     r = read_spec(f.path, NULL);
     assert_non_null(strstr(r.d.text, "the path of module 0 is not the name of a folder"));
@@ -208,8 +254,11 @@ static void test_other_inputs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_checkout_labels),    cmocka_unit_test(test_checkout_sentences),
-        cmocka_unit_test(test_checkout_tokenizer), cmocka_unit_test(test_tokenizer_note),
+        cmocka_unit_test(test_checkout_labels),
+        cmocka_unit_test(test_checkout_sentences),
+        cmocka_unit_test(test_checkout_sentences_of_decoder),
+        cmocka_unit_test(test_checkout_tokenizer),
+        cmocka_unit_test(test_tokenizer_note),
         cmocka_unit_test(test_other_inputs),
     };
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""make.py - one file for each case: a small random decoder of a class of transformers, and what it computes.
+"""make.py - one file for each case: a small random model of a class of transformers, and what it computes.
 
     python3 -m venv /tmp/families && /tmp/families/bin/pip install torch transformers
     /tmp/families/bin/python tests/models/families/make.py [NAME...]      # from the top folder
 
 The numbers of a tensor come from a counter: number i depends on the tensor's name and i alone. The test has the same
 generator (../lora/adapters.h), so a file holds config.json, names and shapes of the tensors, the logits after two
-prompts, and 20 greedy tokens with their margins. All is computed in fp32 by the model as loaded back from disk. Names
+prompts, and 20 greedy tokens with their margins; of an encoder the vectors of two texts. All is computed in fp32 by the model as loaded back from disk. Names
 with "-old" have config.json as older versions of transformers wrote it."""
 import json, pathlib, shutil, sys, tempfile
 import numpy, torch, transformers
@@ -347,7 +347,8 @@ def case(kind, settings, changes, idle=(), prompts=PROMPTS):
     torch.manual_seed(0)
     if kind == "ChatGLM":
         return chatglm.case(room, settings, idle, prompts, tensor, answer)
-    made = getattr(transformers, kind + "ForCausalLM")(config_of(kind)(**settings))
+    cls = getattr(transformers, kind + "ForCausalLM" if prompts else kind)
+    made = cls(config_of(kind)(**settings) if prompts else cls.config_class(**settings))
     made.save_pretrained(room)
     path = room / "model.safetensors"
     with safe_open(path, "pt") as f:
@@ -359,20 +360,109 @@ def case(kind, settings, changes, idle=(), prompts=PROMPTS):
         if value is not None:
             config[key] = value
     (room / "config.json").write_text(json.dumps(config))
-    model, loaded = getattr(transformers, kind + "ForCausalLM").from_pretrained(
+    model, loaded = cls.from_pretrained(
         room, dtype=torch.float32, attn_implementation=ATTENTION.get(kind, "eager"), output_loading_info=True)
     assert not any(loaded[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), loaded
     with torch.no_grad():
-        prompts = [answer(model.eval(), p) for p in prompts]
+        results = {"prompts": [answer(model.eval(), p) for p in prompts]} if prompts else {"model": model.eval()}
     shutil.rmtree(room)
     return {"made_by": f"transformers {transformers.__version__}, torch {torch.__version__}", "config": config,
-            "idle": list(idle), "tensors": {n: list(t.shape) for n, t in sorted(tensors.items())}, "prompts": prompts}
+            "idle": list(idle), "tensors": {n: list(t.shape) for n, t in sorted(tensors.items())}, **results}
+
+
+# --- encoders ---
+
+E = dict(SIZES, layer_norm_eps=1e-3)
+NO_HEAD = ["tie_word_embeddings", "summary_activation", "summary_first_dropout", "summary_last_dropout",
+           "summary_proj_to_labels", "summary_type", "summary_use_proj"]
+DROPPED = ["attention_probs_dropout_prob", "hidden_dropout_prob"]
+TWO_ROPES = {"full_attention": {"rope_type": "default", "rope_theta": 3e3},
+             "sliding_attention": {"rope_type": "default", "rope_theta": 40.0}}
+HEAD = ["classifier_activation", "classifier_bias", "classifier_pooling"]
+
+
+def as_nomic(model, config):
+    """The file of nomic-embed, whose class is not transformers'."""
+    return {"architectures": ["NomicBertModel"], "model_type": "nomic_bert", "activation_function": "swiglu",
+            "causal": False, "dtype": "float32", "layer_norm_epsilon": config["layer_norm_eps"],
+            "mlp_fc1_bias": False, "mlp_fc2_bias": False, "n_embd": 48, "n_head": 3, "n_inner": 88, "n_layer": 2,
+            "n_positions": 72, "prenorm": False, "qkv_proj_bias": False, "rotary_emb_base": 700,
+            "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": False, "use_rms_norm": False,
+            "scale_attn_weights": True, "parallel_block": False, "rotary_emb_scale_base": None,
+            "rotary_scaling_factor": None, "type_vocab_size": 2, "vocab_size": 101, "pad_token_id": 0}
+
+
+def as_new(model, config):
+    """The file of gte v1.5. Its RoPE is that of Alibaba's modeling.py: theta * factor, all divided by factor^(2/dim)."""
+    i = torch.arange(0, 16, 2, dtype=torch.float32)
+    model.rotary_emb.inv_freq = (500.0 * 4.0) ** (-i / 16) / 4.0 ** (2 / 16)
+    kept = {k: v for k, v in config.items() if k not in ("rope_parameters", "transformers_version")}
+    return {**kept, "architectures": ["NewModel"], "model_type": "new", "layer_norm_type": "layer_norm",
+            "logn_attention_scale": False, "logn_attention_clip1": False, "pack_qkv": True,
+            "position_embedding_type": "rope", "rope_theta": 500, "rope_scaling": {"type": "ntk", "factor": 4.0}}
+
+
+# name: class, settings, changes of config.json, fields that others turn off, the file of another class
+ENCODERS = {
+    "electra": ("ElectraModel", dict(E, embedding_size=24), {}, DROPPED),
+    "electra-same": ("ElectraForSequenceClassification", dict(E, embedding_size=48, hidden_act="relu", num_labels=3),
+                     without("type_vocab_size", "layer_norm_eps"), DROPPED),
+    "modernbert": ("ModernBertModel", dict(SIZES, cls_token_id=1, sep_token_id=2, local_attention=8, norm_eps=1e-3,
+                                           rope_parameters=TWO_ROPES), {}, HEAD),
+    "modernbert-old": ("ModernBertForSequenceClassification",
+                       dict({**SIZES, "num_hidden_layers": 3}, cls_token_id=1, sep_token_id=2, local_attention=6, attention_bias=True, mlp_bias=True,
+                            norm_bias=True, classifier_bias=True, classifier_pooling="mean", num_labels=3,
+                            classifier_activation="relu", hidden_activation="gelu_pytorch_tanh"),
+                       {"rope_parameters": None, "layer_types": None, "norm_eps": None, "global_rope_theta": 900.0,
+                        "local_rope_theta": 30.0, "global_attn_every_n_layers": 2}),
+    "nomic": ("NomicBertModel", dict(E, **rope(700.0)), {}, DROPPED),
+    "nomic-old": ("NomicBertModel", dict(E, **rope(700.0)), {}, DROPPED, as_nomic),
+    "gte": ("GteModel", dict(E, **rope(700.0), type_vocab_size=2), {}, DROPPED),
+    "gte-old": ("GteModel", dict(E, **rope(500.0), type_vocab_size=0, hidden_act="relu"), {}, DROPPED, as_new),
+    "mpnet": ("MPNetModel", E, {}, DROPPED),
+    "mpnet-head": ("MPNetForSequenceClassification", dict(E, num_labels=3, hidden_act="relu"), without("layer_norm_eps"),
+                   DROPPED),
+    "llama-encoder": ("LlamaModel", dict(SIZES, num_key_value_heads=1, **LLAMA3, attention_bias=True, mlp_bias=True, rms_norm_eps=1e-3), {}),
+    "llama-both": ("LlamaModel", dict(SIZES, is_causal=False), {"rope_parameters": None, "rope_theta": 300.0,
+                                                               **without("rms_norm_eps", "head_dim")}),
+    "mistral-encoder": ("MistralModel", dict(GQA, **rope(1e4), sliding_window=5), {}),
+    "qwen2-both": ("Qwen2Model", dict(GQA, **rope(1e6), is_causal=False), {}, WINDOW),
+    "qwen3-encoder": ("Qwen3Model", dict(GQA, **rope(1e6), rms_norm_eps=1e-3), {}, WINDOW + ["tie_word_embeddings"]),
+    "gpt2-encoder": ("GPT2Model", dict(COMMON, n_embd=48, n_layer=2, n_head=3, n_positions=72, layer_norm_epsilon=1e-3),
+                     {}, IN_FP32),
+}
+
+
+def encode(model, ids):
+    """Vectors of the tokens and of the text: pooled, logits of a classifier, else of a decoder's class the last or mean."""
+    out = model(torch.tensor([ids]), **({"output_hidden_states": True} if hasattr(model, "classifier") else {}))
+    if hasattr(model, "classifier"):
+        hidden, pooled = model.base_model(torch.tensor([ids])).last_hidden_state, out.logits
+    else:
+        hidden = out.last_hidden_state
+        pooled = next((out[k] for k in ("text_embeds", "pooler_output") if out.get(k) is not None), None)
+        if pooled is None and model.config.model_type in ("llama", "mistral", "qwen2", "qwen3", "gpt2"):
+            pooled = hidden[:, -1] if getattr(model.config, "is_causal", True) else hidden.mean(1)
+    def rounded(t):
+        return [float(f"{v:.6g}") for v in t.flatten().tolist()]
+    return {"ids": ids, "hidden": rounded(hidden), **({} if pooled is None else {"pooled": rounded(pooled)})}
+
+
+def encoder_case(kind, settings, changes, idle=(), foreign=None):
+    made = case(kind, settings, changes, [*idle, *NO_HEAD], None)
+    model, config = made.pop("model"), made["config"]
+    if foreign:
+        made["config"] = foreign(model, config)
+    with torch.no_grad():
+        made["texts"] = [encode(model, p) for p in PROMPTS]
+    return made
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for name, it in CASES.items():
+    for name, it in {**CASES, **ENCODERS}.items():
         if not sys.argv[1:] or name in sys.argv[1:]:
-            out = case(*it)
+            out = encoder_case(*it) if name in ENCODERS else case(*it)
             (HERE / f"{name}.json").write_text(json.dumps(out, separators=(",", ":")) + "\n")
-            print(name, len(out["tensors"]), "tensors, least margin", min(min(p["margins"]) for p in out["prompts"]))
+            margins = [m for p in out.get("prompts", []) for m in p["margins"]]
+            print(name, len(out["tensors"]), "tensors", *(["least margin", min(margins)] if margins else []))

@@ -1,0 +1,133 @@
+-- encoder.lua - encoders that differ in their parts: where the norms stand, tables of positions or RoPE, windows, gated
+-- feed-forwards, biases, what is made of a text's vector. hf/encoders.lua says which parts an architecture of Hugging Face
+-- has.
+--
+-- `names` has the names of the tensors, without ".weight" and ".bias". A name that is missing or false is a part that
+-- the model does not have.
+--
+-- T tokens of all texts, S texts, D hidden, H heads, E head_dim, F ffn.
+local nn = require "nn"
+local config = require "lib.config"
+local blocks = require "lib.blocks"
+
+local fields = {
+  vocab = config.count(2, 2 ^ 24),
+  hidden = config.count(1, 2 ^ 17),
+  layers = config.count(1, 1024),
+  heads = config.count(1, 1024),
+  ffn = config.count(1, 2 ^ 20),
+  names = config.options(),
+  prefixes = config.options({}),                                    -- a beginning of names that a checkpoint may lack
+  dropped = config.options({}),                                     -- beginnings of the tensors of heads that are left out
+  embedding = config.count(0, 2 ^ 17, 0),                           -- columns of the embeddings; 0: hidden
+  positions = config.count(0, 2 ^ 20, 0),                           -- rows of learned positions
+  first_position = config.count(0, 2 ^ 20, 0),                      -- row of the first token's position
+  types = config.count(0, 1024, 0),
+  norm_first = config.flag(false),                                  -- norms before the blocks and at the end; else after sums
+  first_norm = config.flag(true),                                   -- with norm_first: the first block has a norm
+  norm_eps = config.number(0, 1, 1e-12),
+  norm_bias = config.flag(true),
+  activation = config.word(config.activations, "gelu_erf"),
+  up_first = config.flag(false),                                    -- names.gate_up has the rows of up before the gate's
+  qkv_bias = config.flag(true),
+  out_bias = config.flag(true),
+  up_bias = config.flag(true),
+  down_bias = config.flag(true),
+  rope = config.options({}),                                        -- see nn.rope; empty: none
+  rope_windowed = config.options({}),                               -- of layers with a window
+  windows = config.options({}),                                     -- keys that a token sees on either side; 0: all
+  buckets = config.count(0, 1024, 0),                               -- rows of names.distances, biases by distance; 0: none
+  causal = config.flag(false),                                      -- a token sees its text up to itself
+  pooling = config.word({ "none", "first", "last", "mean" }, "none"),
+  dense_activation = config.word(config.activations, "tanh"),       -- of names.dense, a linear of the pooled vector
+  dense_bias = config.flag(true),
+  outputs = config.count(0, 2 ^ 20, 0),                             -- rows of names.output, the last linear; 0: none
+  output_bias = config.flag(true),
+}
+
+local function norm(c, x, name)
+  return blocks.norm(x, name, c.norm_eps, c.norm_bias)
+end
+
+-- q, k, v [T, D]
+local function projections(c, x, name)
+  local n = c.names
+  local function one(part) return blocks.project(x, name .. part, c.hidden, c.qkv_bias) end
+  if not n.qkv then return one(n.q), one(n.k), one(n.v) end
+  local w = nn.weight(name .. n.qkv .. ".weight", { 3 * c.hidden, c.hidden })
+  local b = c.qkv_bias and nn.weight(name .. n.qkv .. ".bias", { 3 * c.hidden })
+  local function part(i)
+    return nn.linear(x, nn.rows(w, i * c.hidden, c.hidden), b and nn.rows(b, i * c.hidden, c.hidden))
+  end
+  return part(0), part(1), part(2)
+end
+
+local function attention(c, x, name, layer)                         -- x [T, D]
+  local q, k, v = projections(c, x, name)
+  q, k, v = nn.split_heads(q, c.heads), nn.split_heads(k, c.heads), nn.split_heads(v, c.heads)
+  local window = c.windows[layer + 1] or 0
+  local rope = window > 0 and c.rope_windowed or c.rope
+  if rope.theta or rope.freqs then q, k = nn.rope(q, rope), nn.rope(k, rope) end
+  local bias = c.buckets > 0 and nn.distance_bias(nn.weight(c.names.distances .. ".weight", { c.buckets, c.heads }))
+  local y = nn.attend_full(q, k, v, { causal = c.causal, window = window, bias = bias })
+  return blocks.project(nn.join_heads(y), name .. c.names.out, c.hidden, c.out_bias)
+end
+
+local function feed_forward(c, x, name)                             -- x [T, D]
+  local n, y = c.names, nil
+  if n.gate_up then
+    local w = nn.weight(name .. n.gate_up .. ".weight", { 2 * c.ffn, c.hidden })
+    local b = c.up_bias and nn.weight(name .. n.gate_up .. ".bias", { 2 * c.ffn })
+    local function half(i) return nn.linear(x, nn.rows(w, i * c.ffn, c.ffn), b and nn.rows(b, i * c.ffn, c.ffn)) end
+    y = c.up_first and nn.glu(half(1), half(0), c.activation) or nn.glu(half(0), half(1), c.activation)
+  elseif n.gate then
+    y = nn.glu(blocks.project(x, name .. n.gate, c.ffn, c.up_bias), blocks.project(x, name .. n.up, c.ffn, c.up_bias),
+               c.activation)
+  else
+    y = nn.act(blocks.project(x, name .. n.up, c.ffn, c.up_bias), c.activation)
+  end
+  return blocks.project(y, name .. n.down, c.hidden, c.down_bias)   -- [T, D]
+end
+
+local function layer(c, h, i)                                       -- h [T, D]
+  local n, name = c.names, c.names.layers .. i .. "."
+  if c.norm_first then
+    local x = (i > 0 or c.first_norm) and norm(c, h, name .. n.attention_norm) or h
+    h = h + attention(c, x, name, i)
+    return h + feed_forward(c, norm(c, h, name .. n.ffn_norm), name)
+  end
+  h = norm(c, h + attention(c, h, name, i), name .. n.attention_norm)
+  return norm(c, h + feed_forward(c, h, name), name .. n.ffn_norm)
+end
+
+-- The vector of each text [S, D], perhaps with a linear and its activation, a norm, a last linear.
+local function pool(c, h)                                           -- h [T, D]
+  local n, y = c.names, nil
+  if c.pooling == "none" then return nil end
+  if c.pooling == "mean" then y = nn.pool_mean(h)
+  else y = c.pooling == "first" and nn.select_first(h) or nn.select_last(h) end
+  if n.dense then y = nn.act(blocks.project(y, n.dense, c.hidden, c.dense_bias), c.dense_activation) end
+  if n.dense_norm then y = norm(c, y, n.dense_norm) end
+  return c.outputs > 0 and blocks.project(y, n.output, c.outputs, c.output_bias) or y
+end
+
+return function(given)
+  local c = config.read("encoder", given, fields)
+  local n = c.names
+  config.split_hidden("encoder", c)
+  local columns = c.embedding > 0 and c.embedding or c.hidden
+  nn.checkpoint {
+    prefixes = c.prefixes, heads = c.dropped, unused = { "embeddings.position_ids" },
+    renamed = { "LayerNorm.weight", "LayerNorm.gamma", "LayerNorm.bias", "LayerNorm.beta" },
+  }
+  local function table_of(name, rows) return nn.weight(name .. ".weight", { rows, columns }) end
+  local h = nn.embed(nn.ids(), table_of(n.embedding, c.vocab))      -- [T, columns]
+  if c.types > 0 then h = h + nn.types(table_of(n.types, c.types)) end
+  if n.positions then h = h + nn.positions(table_of(n.positions, c.positions), c.first_position) end
+  if n.embedding_norm then h = norm(c, h, n.embedding_norm) end
+  if columns ~= c.hidden then h = blocks.project(h, n.project, c.hidden) end
+  h = nn.embedded(h)                                                -- [T, D]
+  for i = 0, c.layers - 1 do h = layer(c, h, i) end
+  if c.norm_first then h = norm(c, h, n.final_norm) end
+  return nn.vectors(h, pool(c, h))
+end

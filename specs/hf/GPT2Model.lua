@@ -1,0 +1,10 @@
+-- GPT2Model.lua - GPT-2 without its head: an encoder.
+local decoders = require "hf/decoders"
+local gpt2 = require "hf/GPT2LMHeadModel"
+
+return function(config)
+  local model = gpt2(config, decoders.attention(config))
+  config:known(decoders.harmless)
+  model.encoder = true
+  return model
+end

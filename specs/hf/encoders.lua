@@ -1,0 +1,232 @@
+-- encoders.lua - config.json of encoders that encoder.lua computes: by the beginning of an architecture's name the class's
+-- defaults, its names of fields and tensors, and the fields that only it has.
+local hf = require "lib.hf"
+local encoder = require "encoder"
+local decoders = require "hf/decoders"
+
+-- BERT's; a class has its own where it differs. false: it has no such field or tensor.
+local bert = {
+  eps = 1e-12, activation = "gelu", activations = hf.activations, positions = 512, types = 2,
+  fields = {                                                        -- of config.json
+    hidden = "hidden_size", layers = "num_hidden_layers", heads = "num_attention_heads", ffn = "intermediate_size",
+    eps = "layer_norm_eps", activation = "hidden_act", positions = "max_position_embeddings", types = "type_vocab_size",
+  },
+  older = {},                                                       -- names of fields in older files, all or none
+  prefixes = {},
+  dropped = { "cls.", "lm_head.", "classifier.", "qa_outputs.", "pooler." },
+  names = {                                                         -- of tensors: see encoder.lua
+    embedding = "embeddings.word_embeddings", types = "embeddings.token_type_embeddings",
+    embedding_norm = "embeddings.LayerNorm", layers = "encoder.layer.",
+    q = "attention.self.query", k = "attention.self.key", v = "attention.self.value",
+    out = "attention.output.dense", attention_norm = "attention.output.LayerNorm",
+    up = "intermediate.dense", down = "output.dense", ffn_norm = "output.LayerNorm",
+  },
+}
+
+-- The vector of the first token, a linear and its activation, then the classifier.
+local function first_token(c, dense, activation, output)
+  c.pooling, c.dense_activation, c.names.dense, c.names.output = "first", activation, dense, output
+end
+
+-- RoPE of a kind of layer; old: its theta in older files, with the class's.
+local function modern_rope(config, kind, head_dim, positions, old, theta)
+  local new = config:inside("rope_parameters")
+  local values = new and new:inside(kind)
+  return hf.rope(hf.file(config.path, { rope_parameters = values and values.values }), head_dim, positions, nil,
+                 { theta = config:number(old, 1, 1e12, theta) })
+end
+
+-- Layers of a window and layers that see all: layer_types, or each n-th sees all.
+local function modern_windows(config, layers)
+  local list, made = config:value("layer_types"), {}
+  local every = config:count("global_attn_every_n_layers", 1, 1024, 3)
+  local window = config:count("local_attention", 2, 2 ^ 24, 128) // 2
+  local kinds = { full_attention = 0, sliding_attention = window }
+  for i = 0, layers - 1 do
+    made[i + 1] = i % every == 0 and 0 or window
+    if list then made[i + 1] = type(list) == "table" and #list == layers and rawget(kinds, list[i + 1] or "") end
+    if not made[i + 1] then
+      config:refuse("layer_types", "a list of full_attention and sliding_attention, one for each layer")
+    end
+  end
+  return made
+end
+
+-- RoPE of Alibaba's files: with `ntk` theta is multiplied by the factor, and all frequencies are divided by
+-- factor ^ (2 / dim).
+local function gte_rope(config, dim, positions, theta)
+  local at = config:inside("rope_scaling")
+  if not at or at:value("type") ~= "ntk" then return hf.rope(config, dim, positions, nil, { theta = theta }) end
+  local factor, freqs = at:number("factor", 1, 1e6), {}
+  theta = config:number("rope_theta", 1, 1e12, theta)
+  at:known { type = true }
+  for i = 1, dim // 2 do
+    freqs[i] = (theta * factor) ^ (-2 * (i - 1) / dim) / factor ^ (2 / dim)
+  end
+  return { dim = dim, freqs = freqs }
+end
+
+local function gte(theta)
+  return function(config, c, positions)
+    config:only("layer_norm_type", "layer_norm", "layer_norm")
+    config:only("position_embedding_type", "rope", "rope")
+    config:only("pack_qkv", "true", true)
+    config:only("logn_attention_scale", "false: scores scaled by the length are not computed", false)
+    config:only("logn_attention_clip1", "false", false)
+    c.rope = gte_rope(config, c.hidden // c.heads, positions, theta)
+    c.up_bias, c.up_first = false, true
+    if c.outputs then first_token(c, "pooler.dense", "tanh", "classifier") end
+  end
+end
+
+local gte_names = {
+  qkv = "attention.qkv_proj", out = "attention.o_proj", attention_norm = "attn_ln", gate_up = "mlp.up_gate_proj",
+  down = "mlp.down_proj", ffn_norm = "mlp_ln",
+}
+
+local classes = {
+  Electra = {
+    prefixes = { "electra." }, classifies = true,
+    dropped = { "generator_", "discriminator_predictions.", "classifier.", "qa_outputs.", "sequence_summary." },
+    names = { positions = "embeddings.position_embeddings", project = "embeddings_project" },
+    set = function(config, c, positions)
+      c.positions, c.embedding = positions, config:count("embedding_size", 1, 2 ^ 17, 128)
+      config:only("position_embedding_type", "absolute", "absolute")
+      if c.outputs then first_token(c, "classifier.dense", "gelu_erf", "classifier.out_proj") end
+    end,
+  },
+  MPNet = {                                                         -- positions begin behind the row of the padding
+    prefixes = { "mpnet." }, classifies = true, dropped = { "lm_head.", "classifier.", "qa_outputs.", "pooler." },
+    fields = { types = false },
+    names = { positions = "embeddings.position_embeddings", distances = "encoder.relative_attention_bias",
+              q = "attention.attn.q", k = "attention.attn.k", v = "attention.attn.v", out = "attention.attn.o",
+              attention_norm = "attention.LayerNorm" },
+    set = function(config, c, positions)
+      c.first_position, c.positions = 2, positions
+      c.buckets = 32
+      config:only("relative_attention_num_buckets", "32: the class computes as many", 32)
+      if c.outputs then first_token(c, "classifier.dense", "tanh", "classifier.out_proj")
+      elseif config:stored("pooler.dense.weight") ~= false then
+        c.pooling, c.names.dense = "first", "pooler.dense"
+      end
+    end,
+  },
+  ModernBert = {
+    prefixes = { "model." }, classifies = true, eps = 1e-5, positions = 8192, dropped = { "head.", "decoder.", "classifier." },
+    fields = { eps = "norm_eps", activation = "hidden_activation", types = false },
+    names = {
+      embedding = "embeddings.tok_embeddings", embedding_norm = "embeddings.norm", layers = "layers.",
+      attention_norm = "attn_norm", qkv = "attn.Wqkv", out = "attn.Wo", ffn_norm = "mlp_norm", gate_up = "mlp.Wi",
+      down = "mlp.Wo", final_norm = "final_norm",
+    },
+    set = function(config, c, positions)
+      local head_dim = c.hidden // c.heads
+      c.norm_first, c.first_norm = true, false
+      c.norm_bias = config:flag("norm_bias", false)
+      c.qkv_bias = config:flag("attention_bias", false)
+      c.up_bias = config:flag("mlp_bias", false)
+      c.out_bias, c.down_bias = c.qkv_bias, c.up_bias
+      config:only("position_embedding_type", "absolute: the class does not read it", "absolute")
+      config:value("layer_norm_eps") -- norm_eps is read
+      c.windows = modern_windows(config, c.layers)
+      c.rope = modern_rope(config, "full_attention", head_dim, positions, "global_rope_theta", 160000.0)
+      c.rope_windowed = modern_rope(config, "sliding_attention", head_dim, positions, "local_rope_theta", 10000.0)
+      if not c.outputs then return end
+      c.pooling = config:word("classifier_pooling", { cls = "first", mean = "mean" }, "cls")
+      c.dense_bias = config:flag("classifier_bias", false)
+      c.dense_activation = config:word("classifier_activation", hf.activations, "gelu")
+      c.names.dense, c.names.dense_norm, c.names.output = "head.dense", "head.norm", "classifier"
+    end,
+  },
+  NomicBert = {
+    prefixes = { "nomic_bert.", "bert." }, classifies = true, activation = "silu", positions = 2048,
+    older = { hidden = "n_embd", layers = "n_layer", heads = "n_head", ffn = "n_inner", eps = "layer_norm_epsilon",
+              positions = "n_positions" },
+    names = {
+      embedding_norm = "emb_ln", layers = "encoder.layers.", qkv = "attn.Wqkv", out = "attn.out_proj",
+      attention_norm = "norm1", gate = "mlp.fc12", up = "mlp.fc11", down = "mlp.fc2", ffn_norm = "norm2",
+    },
+    set = function(config, c, positions, older)
+      local head_dim = c.hidden // c.heads
+      if older then
+        c.activation = config:word("activation_function", { swiglu = "silu", geglu = "gelu_erf", glu = "sigmoid" })
+        local multiple = config:count("pad_vocab_size_multiple", 1, 2 ^ 20, 1)
+        c.vocab = (c.vocab + multiple - 1) // multiple * multiple
+        for _, key in ipairs { "prenorm", "parallel_block", "parallel_block_tied_norm", "causal", "use_rms_norm",
+                               "scale_attn_by_inverse_layer_idx" } do config:only(key, "false", false) end
+        config:only("scale_attn_weights", "true", true)
+        config:only("rotary_emb_scale_base", "null")
+        config:only("rotary_scaling_factor", "null")
+        config:only("num_experts", "0: experts are not read", 0)
+      end
+      config:only("head_dim", "hidden_size / num_attention_heads", head_dim)
+      c.qkv_bias = config:flag("qkv_proj_bias", older)
+      c.up_bias, c.down_bias = config:flag("mlp_fc1_bias", older), config:flag("mlp_fc2_bias", older)
+      c.out_bias = c.qkv_bias
+      c.rope = hf.rope(config, head_dim, positions, older and { theta = "rotary_emb_base", partial = "rotary_emb_fraction" },
+                       { theta = older and 10000.0 or 1000.0 })
+      c.rope.style = config:flag("rotary_emb_interleaved", false) and "neighbour" or "half"
+      if c.outputs then first_token(c, "pooler.dense", "tanh", "classifier") end
+    end,
+  },
+  Gte = { prefixes = { "gte.", "new." }, classifies = true, positions = 8192, types = 1, names = gte_names,
+          set = gte(160000.0) },
+  New = { prefixes = { "new." }, classifies = true, positions = 2048, types = 1, names = gte_names, set = gte(10000.0) },
+}
+
+-- Fields that change no vectors, beside those of decoders.
+local harmless = {
+  attention_probs_dropout_prob = true, classifier_activation = true, classifier_bias = true, classifier_pooling = true,
+  cls_token_id = true, decoder_bias = true, dense_seq_output = true, deterministic_flash_attn = true,
+  fused_bias_fc = true, fused_dropout_add_ln = true, hidden_dropout_prob = true, initializer_cutoff_factor = true,
+  initializer_factor = true, last_layer_subset = true, max_trained_positions = true, mlp_dropout = true,
+  reference_compile = true, reorder_and_upcast_attn = true, repad_logits_with_grad = true,
+  sparse_pred_ignore_index = true, sparse_prediction = true, summary_last_dropout = true, tie_word_embeddings = true,
+  unpad_inputs = true, use_flash_attn = true, use_memory_efficient_attention = true, use_xentropy = true,
+}
+for key in pairs(decoders.harmless) do harmless[key] = true end
+
+-- head: what follows the class's name in that of the architecture: see lib/checkout.lua
+local function read(config, class, head)
+  local older = class.older.hidden and config.values[class.older.hidden] ~= nil
+  local field = older and setmetatable({}, { __index = function(_, k) return rawget(class.older, k) or class.fields[k] end })
+    or class.fields
+  local positions = config:count(field.positions, 1, 2 ^ 24, class.positions)
+  local classifier = head == "ForSequenceClassification"
+  local c = {
+    vocab = config:count("vocab_size", 2, 2 ^ 24),
+    hidden = config:count(field.hidden, 1, 2 ^ 17),
+    layers = config:count(field.layers, 1, 1024),
+    heads = config:count(field.heads, 1, 1024),
+    ffn = config:count(field.ffn, 1, 2 ^ 20),
+    types = field.types and config:count(field.types, 0, 1024, class.types) or 0,
+    norm_eps = config:number(field.eps, 1e-30, 1, class.eps),
+    prefixes = class.prefixes,
+    dropped = class.dropped,
+    names = setmetatable({}, { __index = class.names }),
+    outputs = classifier and hf.labels(config) or nil,
+  }
+  if c.hidden % c.heads ~= 0 then config:refuse(field.heads, "a divisor of " .. field.hidden .. " " .. c.hidden) end
+  if not older then c.activation = config:word(field.activation, class.activations, class.activation) end
+  config:only("is_decoder", "false", false)
+  config:only("is_causal", "false", false)
+  class.set(config, c, positions, older or false, head)
+  local model = { encoder = true, positions = positions - (c.first_position or 0) }
+  if classifier then hf.classifier(config, model) end
+  config:known(harmless)
+  model.graph = encoder(c)
+  return model
+end
+
+-- A function of config and head for each beginning of a name; nil: the head is not read.
+local readers = {}
+for name, class in pairs(classes) do
+  setmetatable(class, { __index = bert })
+  if class.fields ~= bert.fields then setmetatable(class.fields, { __index = bert.fields }) end
+  if class.names ~= bert.names then setmetatable(class.names, { __index = bert.names }) end
+  readers[name] = function(config, head)
+    if head == "ForSequenceClassification" and not class.classifies then head = "Model" end
+    return read(config, class, head)
+  end
+end
+return readers
