@@ -38,7 +38,8 @@ local fields = {
   windows = config.options({}),                                     -- keys that a token sees on either side; 0: all
   buckets = config.count(0, 1024, 0),                               -- rows of names.distances, biases by distance; 0: none
   causal = config.flag(false),                                      -- a token sees its text up to itself
-  pooling = config.word({ "none", "first", "last", "mean" }, "none"),
+  pooling = config.word({ "none", "first", "last", "mean", "id" }, "none"),
+  end_id = config.count(-1, 2 ^ 31 - 1, -1),                        -- pooling "id": of the token; -1: the largest of a text
   dense_activation = config.word(config.activations, "tanh"),       -- of names.dense, a linear of the pooled vector
   dense_bias = config.flag(true),
   outputs = config.count(0, 2 ^ 20, 0),                             -- rows of names.output, the last linear; 0: none
@@ -105,6 +106,7 @@ local function pool(c, h)                                           -- h [T, D]
   local n, y = c.names, nil
   if c.pooling == "none" then return nil end
   if c.pooling == "mean" then y = nn.pool_mean(h)
+  elseif c.pooling == "id" then y = nn.select_id(h, c.end_id >= 0 and c.end_id or nil)
   else y = c.pooling == "first" and nn.select_first(h) or nn.select_last(h) end
   if n.dense then y = nn.act(blocks.project(y, n.dense, c.hidden, c.dense_bias), c.dense_activation) end
   if n.dense_norm then y = norm(c, y, n.dense_norm) end

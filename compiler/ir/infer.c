@@ -407,7 +407,9 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
     case OP_SELECT_FIRST:
     case OP_POOL_MEAN:
     case OP_SELECT_LAST:
-        if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_token_rows(q))
+    case OP_SELECT_ID:
+        if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_token_rows(q) ||
+            (q->op == OP_SELECT_ID && !want_range(q, "id", -1, INT32_MAX)))
             return false;
         *out = x;
         out->dim[0] = ir_S();

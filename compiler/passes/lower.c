@@ -45,6 +45,7 @@ static int *find_layers(const Graph *g, Arena *keep)
         case OP_EMBED:
         case OP_SELECT_FIRST:
         case OP_SELECT_LAST:
+        case OP_SELECT_ID:
         case OP_POOL_MEAN: now = -1; break;
         default: break;
         }

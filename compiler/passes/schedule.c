@@ -23,7 +23,7 @@ static const char *linear_role(const Graph *g, Id v)
            : reader == OP_CROSS_APPEND                                             ? "keys and values"
            : reader == OP_ATTEND_CROSS                                             ? "query"
            : reader == OP_SPLIT_HEADS                                              ? "heads"
-           : x == OP_SELECT_FIRST || x == OP_POOL_MEAN                             ? "pooler"
+           : x == OP_SELECT_FIRST || x == OP_SELECT_ID || x == OP_POOL_MEAN        ? "pooler"
            : reader == OP_GLU                                                      ? "gate and up"
            : reader == OP_ACT                                                      ? "up"
            : x == OP_ATTEND_PAGED || x == OP_ATTEND_PACKED || x == OP_ATTEND_CROSS ? "out"

@@ -337,6 +337,18 @@ static int nn_select_first(lua_State *L)
     return value_push(L, value_add(L, OP_SELECT_FIRST, nn_value(L, 1, "select_first: x"), 0, 0, NULL));
 }
 
+/* nn.select_id(x [, id]): without id the row of the largest */
+static int nn_select_id(lua_State *L)
+{
+    const Id x = nn_value(L, 1, "select_id: x");
+    Attrs attrs = {0};
+
+    lua_settop(L, 2);
+    if (!lua_isnil(L, 2))
+        attrs_int(&attrs, "id", arg_count(L, 2, 0, INT32_MAX, "select_id: id"));
+    return value_push(L, value_add(L, OP_SELECT_ID, x, 0, 0, &attrs));
+}
+
 static int nn_pool_mean(lua_State *L)
 {
     return value_push(L, value_add(L, OP_POOL_MEAN, nn_value(L, 1, "pool_mean: x"), 0, 0, NULL));
@@ -455,6 +467,7 @@ int nn_open(lua_State *L)
         {"embedded", nn_embedded},
         {"vectors", nn_vectors},
         {"select_last", nn_select_last},
+        {"select_id", nn_select_id},
         {"sample", nn_sample},
         {"width", nn_width},
         {NULL, NULL},

@@ -213,6 +213,11 @@ enum {
 };
 
 enum {
+    SELECT_ID_C,
+    SELECT_ID_WANTED,
+};
+
+enum {
     QUANTISE_K,
     QUANTISE_GROUP,
     QUANTISE_ROWS_S,

@@ -1,8 +1,10 @@
-/* rows.c - one row for each sequence, from its tokens [q_start, q_start + q_len): the first, the last, the mean.
+/* rows.c - one row for each sequence, from its tokens [q_start, q_start + q_len): the first, the last, that of an id, the
+ * mean.
  *
  *   x [T,C], y [S,C] fp32
  *   select_first  y[s,:] = x[q_start, :]
  *   select_last   y[s,:] = x[q_start + q_len - 1, :]
+ *   select_id     y[s,:] = x[t,:] of the first token with the id WANTED - 1, 0: with the largest; else t = q_start
  *   pool_mean     y[s,:] = sum of x[q_start .. q_start + q_len, :] / q_len */
 //@ kernel  select_first
 //@ rank    190
@@ -16,6 +18,13 @@
 //@ args    x[T,C] $rows -> y[S,C]
 //@ match   y = select_last(x)
 //@ consts  C: C
+//@ moves   8 * S * C
+
+//@ kernel  select_id
+//@ rank    205
+//@ args    x[T,C] $rows $token -> y[S,C]
+//@ match   y = select_id(x)
+//@ consts  C: C  WANTED: select_id.id + 1
 //@ moves   8 * S * C
 
 //@ kernel  pool_mean
@@ -54,6 +63,26 @@ void AT(select_first)(const CpuCall *c)
 void AT(select_last)(const CpuCall *c)
 {
     AT(select_row)(c, SELECT_LAST_C, 1);
+}
+
+void AT(select_id)(const CpuCall *c)
+{
+    const float *x = c->arg[0];
+    const FtxRow *rows = c->arg[1];
+    const FtxToken *token = c->arg[2];
+    float *y = c->arg[3];
+    const int64_t C = c->k[SELECT_ID_C], wanted = c->k[SELECT_ID_WANTED] - 1;
+    int64_t first, last;
+
+    cpu_share(c, c->S, &first, &last);
+    for (int64_t s = first; s < last; s++) {
+        int64_t best = rows[s].q_start;
+
+        for (int64_t t = best + 1; t < rows[s].q_start + rows[s].q_len; t++)
+            if (wanted < 0 ? token[t].id > token[best].id : token[t].id == wanted && token[best].id != wanted)
+                best = t;
+        memcpy(y + s * C, x + best * C, (size_t)C * sizeof *y);
+    }
 }
 
 void AT(pool_mean)(const CpuCall *c)

@@ -172,6 +172,25 @@ local classes = {
   Gte = { prefixes = { "gte.", "new." }, classifies = true, positions = 8192, types = 1, names = gte_names,
           set = gte(160000.0) },
   New = { prefixes = { "new." }, classifies = true, positions = 2048, types = 1, names = gte_names, set = gte(10000.0) },
+  CLIPText = {
+    prefixes = { "text_model." }, eps = 1e-5, activation = "quick_gelu", positions = 77, fields = { types = false },
+    names = {
+      embedding = "embeddings.token_embedding", positions = "embeddings.position_embedding", embedding_norm = false,
+      layers = "encoder.layers.", attention_norm = "layer_norm1", q = "self_attn.q_proj", k = "self_attn.k_proj",
+      v = "self_attn.v_proj", out = "self_attn.out_proj", ffn_norm = "layer_norm2", up = "mlp.fc1", down = "mlp.fc2",
+      final_norm = "final_layer_norm", output = "text_projection",
+    },
+    set = function(config, c, positions, _, head)
+      c.positions, c.norm_first, c.causal, c.pooling = positions, true, true, "id"
+      -- Files of the first versions say 2 in place of the true end id, which is the largest of all.
+      c.end_id = config:count("eos_token_id", 0, 2 ^ 31 - 1, 49407)
+      if c.end_id == 2 then c.end_id = -1 end
+      config:value("projection_dim") -- CLIPTextModel has no projection
+      if head == "ModelWithProjection" then
+        c.outputs, c.output_bias = config:count("projection_dim", 1, 2 ^ 20, 512), false
+      end
+    end,
+  },
 }
 
 -- Fields that change no vectors, beside those of decoders.

@@ -121,6 +121,19 @@ static void sources(void **state)
     }
 }
 
+/* The first token with the id, -1: with the largest; the first of all if none has it. */
+static int row_of_id(const FtxRow *row, const FtxToken *token, int id)
+{
+    int most = id;
+
+    for (int t = 0; id < 0 && t < row->q_len; t++)
+        most = token[row->q_start + t].id > most ? token[row->q_start + t].id : most;
+    for (int t = 0; t < row->q_len; t++)
+        if (token[row->q_start + t].id == most)
+            return row->q_start + t;
+    return row->q_start;
+}
+
 static void pooling(void **state)
 {
     enum { C = 37 };
@@ -130,6 +143,8 @@ static void pooling(void **state)
     float *x = random_tensor((size_t)T * C, DT_FP32, 1.0f), y[ROWS * C], want[ROWS * C], n[ROWS * C];
 
     (void)state;
+    for (int t = 0; t < T; t++)
+        token[t].id = t >= rows[ROWS - 1].q_start ? t % 2 : t * 5 % 3;
     for (int level = 0; level < LEVELS; level++) {
         ref_pool_mean((RefTensor){x, DT_FP32}, rows, ROWS, C, want);
         call(kernel_at("pool_mean", level), (void *const[]){x, rows, y}, (const int64_t[]){C}, T, ROWS, 2);
@@ -141,6 +156,12 @@ static void pooling(void **state)
         call(kernel_at("select_first", level), (void *const[]){x, rows, y}, (const int64_t[]){C}, T, ROWS, 2);
         for (int s = 0; s < ROWS; s++)
             assert_memory_equal(y + s * C, x + rows[s].q_start * C, C * sizeof *y);
+        for (int id = -1; id < 3; id++) { /* ids 0 to 2 repeat in a text; none is above 1 in the last text */
+            call(kernel_at("select_id", level), (void *const[]){x, rows, token, y}, (const int64_t[]){C, id + 1}, T,
+                 ROWS, 2);
+            for (int s = 0; s < ROWS; s++)
+                assert_memory_equal(y + s * C, x + row_of_id(&rows[s], token, id) * C, C * sizeof *y);
+        }
     }
     free(x);
 }

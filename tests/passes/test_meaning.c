@@ -353,6 +353,7 @@ static void compute(Machine *m, Id id)
     case OP_ATTEND_CROSS:
         attend(m, x->at, ir_int(v, "heads"), SOURCES + ir_int(v, "layer"), ir_float(v, "scale"), 0, 0, false, NULL, y);
         break;
+    case OP_SELECT_ID:
     case OP_SELECT_FIRST: memcpy(y, x->at, sizeof(double) * (size_t)n); break;
     case OP_SELECT_LAST: memcpy(y, x->at + (T - 1) * x->row, sizeof(double) * (size_t)n); break;
     case OP_POOL_MEAN:

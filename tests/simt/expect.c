@@ -168,6 +168,24 @@ static void rows_of(const Scene *s, const Value *v, RefTensor w, int64_t offset,
             y[t * C + i] = (float)ref_at(w, (v->op == OP_TYPES ? s->token[t].slot : s->token[t].pos + offset) * C + i);
 }
 
+/* The row of each sequence's first token with the id, -1: with its largest; its first row if none has it. */
+static void select_id(const Scene *s, int64_t id, RefTensor x, int C, float *y)
+{
+    for (int r = 0; r < s->S; r++) {
+        const FtxToken *token = s->token + s->rows[r].q_start;
+        int64_t wanted = id;
+        int t = 0;
+
+        for (int i = 0; id < 0 && i < s->rows[r].q_len; i++)
+            wanted = token[i].id > wanted ? token[i].id : wanted;
+        while (t < s->rows[r].q_len && token[t].id != wanted)
+            t++;
+        t = t < s->rows[r].q_len ? t : 0;
+        for (int i = 0; i < C; i++)
+            y[r * C + i] = (float)ref_at(x, (int64_t)(s->rows[r].q_start + t) * C + i);
+    }
+}
+
 static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
 {
     const Graph *g = s->u->g;
@@ -234,6 +252,7 @@ static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
             for (int i = 0; i < C; i++)
                 y[r * C + i] = (float)ref_at(a[0], (int64_t)s->rows[r].q_start * C + i);
         break;
+    case OP_SELECT_ID: select_id(s, ir_int(v, "id"), a[0], C, y); break;
     case OP_POOL_MEAN: ref_pool_mean(a[0], s->rows, s->S, C, y); break;
     case OP_NORMALIZE: ref_normalize(a[0], ir_float(v, "eps"), (int)M, C, y); break;
     case OP_APPEND: {

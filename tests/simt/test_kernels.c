@@ -13,7 +13,8 @@ static void add_rows(Suite *s, DType t, int C)
                                       "glu silu",     "glu relu2",     "glu quick_gelu", "add",       "mul",
                                       "gated",        "columns",       "scale",          "norm 1",    "norm 2",
                                       "last",         "embed",         "positions",      "scaled",    "entry",
-                                      "slice",        "join",          "clamp",          "limits",    "tempered"};
+                                      "slice",        "join",          "clamp",          "limits",    "tempered",
+                                      "id"};
 
     for (size_t i = 0; i < LEN(ops); i++) {
         Ir g = begin();
@@ -48,6 +49,8 @@ static void add_rows(Suite *s, DType t, int C)
             norm(&g, op[5] - '0', x, "T", C, t);
         else if (strcmp(op, "last") == 0)
             add(&g, "select_last %%%d : [S,%d] %s", x, C, type);
+        else if (strcmp(op, "id") == 0)
+            add(&g, "select_id %%%d {id=%d} : [S,%d] %s", x, C % 2 ? -1 : 3, C, type);
         else if (strcmp(op, "positions") == 0)
             add(&g, "add %%%d %%%d : [T,%d] %s", x,
                 add(&g, "positions %%%d {offset=2} : [T,%d] %s", weight(&g, "p", 70, C, t), C, type), C, type);
