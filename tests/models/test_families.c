@@ -3,11 +3,10 @@
  * their config.json counts: with another value the graph is another one, or the field is refused. */
 #include <dirent.h>
 #include <math.h>
-#include <sys/stat.h>
 
 #include "compiler/spec/spec.h"
 #include "golden.h"
-#include "lora/adapters.h"
+#include "families/twin.h"
 #include "runtime/base/arena.h"
 #include "tests/temp.h"
 
@@ -21,29 +20,12 @@ typedef struct Case {
 static Case cases[MAX_CASES];
 static size_t n_cases;
 
-/* As make.py draws it: gains lie around 1. */
-static float element(const char *name, size_t rank, uint64_t i)
-{
-    const size_t n = strlen(name);
-    const float x = adapter_number(name, i) * 0.25f;
-
-    return rank == 1 && n > 7 && strcmp(name + n - 7, ".weight") == 0 ? 1.0f + x : x;
-}
-
 static void write_checkout(Case *c)
 {
     const char *build = getenv("FTX_BUILD");
-    char path[700];
 
-    snprintf(c->folder, sizeof c->folder, "%s/family-%s", build ? build : "/tmp", c->name);
-    mkdir(c->folder, 0777);
-    snprintf(path, sizeof path, "%s/config.json", c->folder);
-    assert_int_equal(json_dump_file(json_object_get(c->golden, "config"), path, 0), 0);
-    snprintf(path, sizeof path, "%s/generation_config.json", c->folder);
-    if (json_object_get(c->golden, "generation"))
-        assert_int_equal(json_dump_file(json_object_get(c->golden, "generation"), path, 0), 0);
-    snprintf(path, sizeof path, "%s/model.safetensors", c->folder);
-    adapter_write_tensors(json_object_get(c->golden, "tensors"), "F32", element, path);
+    snprintf(c->folder, sizeof c->folder, "%.500s/family-%.63s", build ? build : "/tmp", c->name);
+    twin_write(c->golden, c->folder);
 }
 
 static int read_cases(void **state)

@@ -7,6 +7,7 @@
 
 #include "steps.h"
 #include "tests/models/plain_source.h"
+#include "tests/models/families/twin.h"
 #include "tests/models/plain_text.h"
 
 enum { TEXTS = 3, MAX_D = 128 };
@@ -205,6 +206,68 @@ static void roberta_fp16(void **state)
         vectors("tiny-roberta", "fp16", "pooling=mean");
 }
 
+/* A twin of tests/models/families in fp32: windows and two RoPEs, biases by distance, causal attention with normed heads,
+ * the row of an end token. Both texts in one step. */
+static void twin(const char *name)
+{
+    static float hidden[64 * MAX_D], pooled[2 * MAX_D];
+    char folder[600], path[700];
+    Override overrides[] = {{"limits.tokens=64"}, {"limits.sequences=8"}, {"limits.context=64"}};
+    FtxOptions options = {.size = sizeof(FtxOptions), .device = FTX_DEVICE_CUDA};
+    int32_t ids[64], lengths[2], n = 0;
+    FtxModelInfo info;
+    FtxError err;
+    Opened o = {0};
+
+    snprintf(path, sizeof path, "tests/models/families/%s.json", name);
+    o.golden = golden_json(path);
+    snprintf(folder, sizeof folder, "%s/simt-family-%s", getenv("FTX_BUILD"), name);
+    twin_write(o.golden, folder);
+    snprintf(path, sizeof path, "%s/kernels", folder);
+    o.build = build_open(path);
+    snprintf(path, sizeof path, "%s/%s.ftx", folder, name);
+    compile_for_host(&(Model){folder, overrides, 3}, path, o.build);
+    build_run(o.build);
+    driver_install(o.build, 4);
+    if (ftx_model_open(path, &options, &o.model, &err))
+        fail_msg("%s: %s", path, err.text);
+    o.engine = golden_engine(o.model);
+    ftx_model_info(o.model, &info);
+    for (size_t i = 0; i < 2; n += lengths[i++])
+        lengths[i] = (int32_t)golden_ids(json_object_get(json_array_get(json_object_get(o.golden, "texts"), i), "ids"),
+                                         ids + n, 32);
+    const FtxEncode job = {.size = sizeof(FtxEncode),
+                           .count = 2,
+                           .ids = ids,
+                           .lengths = lengths,
+                           .hidden = hidden,
+                           .hidden_rows = (size_t)n,
+                           .pooled = info.pooled ? pooled : NULL};
+
+    if (ftx_engine_encode(o.engine, &job, &err))
+        fail_msg("%s: %s", name, err.text);
+    n = 0;
+    for (size_t i = 0; i < 2; n += lengths[i++]) {
+        const json_t *text = json_array_get(json_object_get(o.golden, "texts"), i);
+
+        check(name, json_object_get(text, "hidden"), hidden + n * info.hidden, 3e-4);
+        if (info.pooled)
+            check(name, json_object_get(text, "pooled"), pooled + (int32_t)i * info.pooled, 3e-4);
+    }
+    close_model(&o, name, "fp32");
+}
+
+static void twins(void **state)
+{
+    (void)state;
+    if (SIMT_SANITIZED)
+        return;
+    twin("modernbert");
+    twin("mpnet");
+    twin("clip");
+    twin("qwen3-encoder");
+}
+
 /* --- encoder-decoders -------------------------------------------------------------------------------- */
 
 /* Compares the logits of a source's first token with the reference pass of plain_source.h. */
@@ -330,10 +393,10 @@ static void bart_beams_fp16(void **state)
 
 int main(int n, char **words)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bert),           cmocka_unit_test(bert_bf16),
-                                       cmocka_unit_test(bert_tiles),     cmocka_unit_test(roberta_fp16),
-                                       cmocka_unit_test(bart),           cmocka_unit_test(marian_bf16),
-                                       cmocka_unit_test(bart_beams_fp16)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bert),         cmocka_unit_test(bert_bf16),
+                                       cmocka_unit_test(bert_tiles),   cmocka_unit_test(twins),
+                                       cmocka_unit_test(roberta_fp16), cmocka_unit_test(bart),
+                                       cmocka_unit_test(marian_bf16),  cmocka_unit_test(bart_beams_fp16)};
 
     thorough = n > 1 && strcmp(words[1], "long") == 0;
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -415,7 +415,7 @@ ENCODERS = {
                             classifier_activation="relu", hidden_activation="gelu_pytorch_tanh"),
                        {"rope_parameters": None, "layer_types": None, "norm_eps": None, "global_rope_theta": 900.0,
                         "local_rope_theta": 30.0, "global_attn_every_n_layers": 2}),
-    "nomic": ("NomicBertModel", dict(E, **rope(700.0)), {}, DROPPED),
+    "nomic": ("NomicBertModel", E, {"rope_parameters": None}, DROPPED),
     "nomic-old": ("NomicBertModel", dict(E, **rope(700.0)), {}, DROPPED, as_nomic),
     "gte": ("GteModel", dict(E, **rope(700.0), type_vocab_size=2), {}, DROPPED),
     "gte-old": ("GteModel", dict(E, **rope(500.0), type_vocab_size=0, hidden_act="relu"), {}, DROPPED, as_new),

@@ -1,0 +1,32 @@
+/* twin.h - the checkout of a file of this folder: its numbers are drawn as make.py draws them. */
+#ifndef FTX_TEST_TWIN_H
+#define FTX_TEST_TWIN_H
+
+#include "tests/models/lora/adapters.h"
+
+/* Gains lie around 1. */
+static inline float twin_element(const char *name, size_t rank, uint64_t i)
+{
+    const size_t n = strlen(name);
+    const float x = adapter_number(name, i) * 0.25f;
+
+    return rank == 1 && n > 7 && strcmp(name + n - 7, ".weight") == 0 ? 1.0f + x : x;
+}
+
+/* Writes config.json, model.safetensors and perhaps generation_config.json into the folder, which is made if it is missing. */
+static inline void twin_write(const json_t *golden, const char *folder)
+{
+    char path[700];
+
+    mkdir(folder, 0777);
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    if (json_dump_file(json_object_get(golden, "config"), path, 0))
+        abort();
+    snprintf(path, sizeof path, "%s/generation_config.json", folder);
+    if (json_object_get(golden, "generation") && json_dump_file(json_object_get(golden, "generation"), path, 0))
+        abort();
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    adapter_write_tensors(json_object_get(golden, "tensors"), "F32", twin_element, path);
+}
+
+#endif
