@@ -50,7 +50,7 @@ static void add_rows(Suite *s, DType t, int C)
         else if (strcmp(op, "last") == 0)
             add(&g, "select_last %%%d : [S,%d] %s", x, C, type);
         else if (strcmp(op, "id") == 0)
-            add(&g, "select_id %%%d {id=%d} : [S,%d] %s", x, C % 2 ? -1 : 3, C, type);
+            add(&g, "select_id %%%d {id=%d} : [S,%d] %s", x, C < 100 ? -1 : 3, C, type);
         else if (strcmp(op, "positions") == 0)
             add(&g, "add %%%d %%%d : [T,%d] %s", x,
                 add(&g, "positions %%%d {offset=2} : [T,%d] %s", weight(&g, "p", 70, C, t), C, type), C, type);

@@ -399,6 +399,8 @@ int main(int n, char **words)
                                        cmocka_unit_test(marian_bf16),  cmocka_unit_test(bart_beams_fp16)};
 
     thorough = n > 1 && strcmp(words[1], "long") == 0;
+    if (n > 2)
+        cmocka_set_test_filter(words[2]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #endif
