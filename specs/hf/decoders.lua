@@ -622,7 +622,9 @@ for name, class in pairs(classes) do
   if class.fields ~= llama.fields then setmetatable(class.fields, { __index = llama.fields }) end
   if class.names ~= llama.names then setmetatable(class.names, { __index = llama.names }) end
   readers[name] = function(config) return read(config, class) end
-  readers[string.sub(name, 1, -12) .. "Model"] = function(config) return read(config, class, true) end
+  if string.sub(name, -11) == "ForCausalLM" then
+    readers[string.sub(name, 1, -12) .. "Model"] = function(config) return read(config, class, true) end
+  end
   readers.types[class.type] = name
 end
 return readers
