@@ -85,7 +85,7 @@ class Writer:
     def lines(self):
         yield '"""_abi.py - runtime/ftx.h for ctypes. Written by python/abi.py: change the header, not this file."""'
         yield "from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_double, c_float, c_int, c_int32,"
-        yield "                    c_size_t, c_uint, c_uint64, c_void_p)"
+        yield "                    c_size_t, c_uint, c_uint32, c_uint64, c_void_p)"
         yield "from enum import IntEnum"
         for name, enum in self.enums.items():
             yield from ("", "", f"class {name.removeprefix('Ftx') or 'Constants'}(IntEnum):")

@@ -75,6 +75,7 @@ static const char *finish_name(FtxFinish f)
     case FTX_FINISH_STOP: return "stop";
     case FTX_FINISH_CANCEL: return "cancel";
     case FTX_FINISH_ERROR: return "error";
+    case FTX_FINISH_DEADLINE: return "deadline";
     }
     return "unknown";
 }

@@ -49,7 +49,7 @@
  * uses defaults for the fields that the program does not know. Begin such a struct with its FTX_..._INIT, or set
  * `size` to its sizeof and the rest to zero. New fields are added at the end. A size of 0 is refused with FTX_EINVAL;
  * so is a larger struct than the library knows if a field after the known ones is not zero. FtxError, FtxAllocator,
- * FtxMessage, FtxHypothesis and FtxProfile never change. */
+ * FtxMessage, FtxHypothesis, FtxTop and FtxProfile never change. */
 #ifndef FTX_H
 #define FTX_H
 
@@ -127,6 +127,9 @@ typedef struct FtxOptions {
      * are recomputed when it runs again, at most twice; its events do not show it. Decoders; searches and several samples of one prompt take all their pages at
      * once. Texts do not depend on it, with the restriction of prefix_cache. */
     size_t overcommit;
+
+    size_t queue_requests; /* that may wait; each sample counts as one; at most 65536. 0: four times the sequences */
+    size_t queue_tokens;   /* of the prompts that wait; one alone may have more. 0: any number */
 } FtxOptions;
 
 /* A decoder continues a prompt. An encoder turns a text into vectors. A sequence-to-sequence model (a translator)
@@ -172,6 +175,8 @@ typedef struct FtxModelInfo {
     FtxType input_type;      /* encoders: of hidden states that FtxEncode.input has in device memory */
     int ordinal;             /* which CUDA device; -1: the CPU */
     size_t has_chat;         /* 1: there are chat templates: ftx_chat. No bool: a struct ends without padding */
+    const int32_t *end_ids;  /* [end_ids_count]: tokens that end a text */
+    size_t end_ids_count;
 } FtxModelInfo;
 
 /* Maps an artifact, chooses a device and loads weights and code. options may be NULL for all defaults; the allocator's
@@ -209,6 +214,10 @@ FtxStatus ftx_tokenize(const FtxModel *model, const char *text, size_t bytes, un
  * and sets *n to the number of bytes there are. FTX_EINVAL: no tokenizer, or an id outside of the vocabulary. */
 FtxStatus ftx_detokenize(const FtxModel *model, const int32_t *ids, size_t count, bool skip_special, char *text,
                          size_t max, size_t *n, FtxError *err);
+
+/* The bytes of a token behind others in a text, *n of them, valid until the model is closed. They may be a part of a
+ * character. *special: it is a special token. NULL: the model has no tokenizer, or no such token. */
+const char *ftx_token_bytes(const FtxModel *model, int32_t id, size_t *n, bool *special);
 
 /* One message of a conversation. */
 typedef struct FtxMessage {
@@ -306,7 +315,7 @@ typedef struct FtxRequest {
     int samples; /* 0 to FtxModelInfo.sequences; 0: 1 */
     int sample;  /* the number of the first one */
 
-    const int32_t *bias_ids; /* logit bias: added to the raw logits before all else */
+    const int32_t *bias_ids; /* logit bias, of at most 300 tokens: added to the raw logits before all else */
     const float *bias_values;
     size_t bias_count;
 
@@ -347,6 +356,25 @@ typedef struct FtxRequest {
     /* With a source: the first token of a text (the language of a translation) and its last one at max_new; -1: none.
      * A prefix takes the place of forced_bos. */
     int32_t forced_bos, forced_eos;
+
+    /* The order in which requests begin: the lowest priority first; among equal ones that of the fairness key that was
+     * served the fewest tokens (a new one counts as two of a prompt), then the order of submission. A request that does
+     * not fit in what is free is passed by smaller ones at most 32 times, then it is the next. No running request stops
+     * for one of a lower priority; where FtxOptions.overcommit preempts, it preempts the highest first. */
+    int priority;
+    int deadline_ms;   /* ends with FTX_FINISH_DEADLINE if it has not begun so long after its submission; 0: none */
+    uint64_t fair_key; /* whose request it is: a user, a tenant */
+
+    /* Log-probabilities under the raw logits. They and masks are computed on the host from logits that are read after
+     * each step, so on a GPU no step runs ahead while such a request runs. Not with a beam search. */
+    int top_logprobs;    /* 0 to 20: of so many likeliest tokens at each place, FtxEvent.top */
+    int prompt_logprobs; /* 1: of the prompt's tokens from the second on, FtxEvent.prompt_logprobs. Decoders */
+
+    /* A grammar: called before each new token with those that there are, it sets the bits of all tokens that may
+     * follow (bits[id / 32] >> id % 32 & 1; all are 0). False, or no bit: the text ends with FTX_FINISH_STOP. It is called
+     * by ftx_engine_step, once for each token, also after a preemption, and must call no function of this engine. */
+    bool (*mask)(void *mask_user, int sample, const int32_t *ids, size_t count, uint32_t *bits);
+    void *mask_user;
 } FtxRequest;
 
 /* Fills request->size bytes of *request with the model's defaults. FTX_EINVAL: that size is wrong. Programs call
@@ -363,12 +391,18 @@ static inline FtxRequest ftx_request_default(const FtxModel *model)
 
 typedef enum FtxFinish {
     FTX_RUNNING = 0,
-    FTX_FINISH_END,    /* an end id */
-    FTX_FINISH_LENGTH, /* max_new, or the context is full */
-    FTX_FINISH_STOP,   /* a stop string */
-    FTX_FINISH_CANCEL, /* ftx_engine_cancel */
-    FTX_FINISH_ERROR   /* the device failed; the engine can only be closed */
+    FTX_FINISH_END,     /* an end id */
+    FTX_FINISH_LENGTH,  /* max_new, or the context is full */
+    FTX_FINISH_STOP,    /* a stop string */
+    FTX_FINISH_CANCEL,  /* ftx_engine_cancel */
+    FTX_FINISH_ERROR,   /* the device failed; the engine can only be closed */
+    FTX_FINISH_DEADLINE /* FtxRequest.deadline_ms has passed */
 } FtxFinish;
+
+typedef struct FtxTop {
+    int32_t id;
+    float logprob;
+} FtxTop;
 
 /* What one step did to one sequence: a new token, its end, or both. */
 typedef struct FtxEvent {
@@ -384,16 +418,28 @@ typedef struct FtxEvent {
     size_t hypotheses;    /* of a beam search that has ended; `text` is that of the best */
     size_t prompt_tokens; /* tokens of the prompt or source that the model reads; cut ones do not count */
     size_t cached_tokens; /* of these, tokens that FtxOptions.prefix_cache has saved */
+
+    /* Seconds from submission: until it began (or until now), until its first token (0: none yet), until now. */
+    double queued_seconds, first_seconds, seconds;
+
+    /* With FtxRequest.top_logprobs: the likeliest tokens in place of `token`, best first. With prompt_logprobs, in events
+     * of their own without a token: log-probabilities of tokens prompt_first to prompt_first + prompt_count - 1 of the
+     * prompt, and the likeliest ones in their place, top_count of each, 20 entries apart. All are the engine's and valid
+     * until its next call. */
+    const FtxTop *top;
+    size_t top_count;
+    size_t prompt_first, prompt_count;
+    const float *prompt_logprobs;
+    const FtxTop *prompt_top;
 } FtxEvent;
 
-/* Opens an engine: memory for FtxModelInfo.sequences requests that run and four times as many that wait; each sample
- * counts as a request. options may be NULL; allocator (NULL: the model's), kv_bytes, prefix_cache and overcommit are
- * read. On failure *engine is NULL: FTX_ENOMEM, FTX_EDEVICE. The engine keeps the model open. */
+/* Opens an engine: memory for FtxModelInfo.sequences requests that run and FtxOptions.queue_requests that wait.
+ * options may be NULL; allocator (NULL: the model's), kv_bytes, prefix_cache, overcommit and queue_... are read. On failure *engine is NULL: FTX_ENOMEM, FTX_EDEVICE. The engine keeps the model open. */
 FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine **engine, FtxError *err);
 
 /* Adds a request to those that wait. It is copied: its pointers are needed during the call only. *id, if id is not
  * NULL, becomes the number that its events carry. A refused request changes nothing. FTX_EINVAL names the wrong field.
- * FTX_EFULL: the prompt is too long, or too many requests wait (then step, and submit again). */
+ * FTX_EFULL: the prompt is too long, or too many requests or tokens wait (then step, and submit again). */
 FtxStatus ftx_engine_submit(FtxEngine *engine, const FtxRequest *request, uint64_t *id, FtxError *err);
 
 /* Runs one step: parts of prompts, and one new token of each request that is ready, as many as fit.
@@ -418,6 +464,7 @@ typedef struct FtxStats {
     uint64_t prompt_tokens, cached_tokens;   /* of those requests */
     uint64_t preemptions, recomputed_tokens; /* FtxOptions.overcommit: and what they lost */
     uint64_t new_tokens;                     /* returned in events */
+    uint64_t waiting_tokens;                 /* of prompts that wait */
 } FtxStats;
 
 /* Writes stats->size bytes of *stats. FTX_EINVAL: that size is wrong. Programs call ftx_engine_stats. */

@@ -211,7 +211,7 @@ static bool read_param(const json_t *root, const struct Param *p, FtxRequest *q,
     case KIND_OFF:
         if (!body_count(root, p->name, p->kind == KIND_OFF ? -1 : (int64_t)p->low, (int64_t)p->high, &count, f))
             return false;
-        *(int *)(void *)at = count > 0 ? (int)count : 0;
+        *(int *)(void *)at = p->kind == KIND_OFF && count < 0 ? 0 : (int)count;
         return true;
     case KIND_NUMBER:
     case KIND_SHARE:
@@ -310,6 +310,16 @@ static bool read_salt(const json_t *root, FtxRequest *q, Fault *f)
     return true;
 }
 
+static bool read_deadline(const json_t *root, FtxRequest *q, Fault *f)
+{
+    double seconds = 0.0;
+
+    if (!body_number(root, "deadline", 0.001, 86400.0, &seconds, f))
+        return false;
+    q->deadline_ms = (int)(seconds * 1e3);
+    return true;
+}
+
 bool body_request(const json_t *root, const FtxModelInfo *info, FtxRequest *q, Lists *lists, Fault *f)
 {
     const json_t *seed = body_field(root, "seed");
@@ -321,6 +331,6 @@ bool body_request(const json_t *root, const FtxModelInfo *info, FtxRequest *q, L
         return fault(f, "seed", "seed: expected a whole number of 64 bits");
     if (seed)
         q->seed = (uint64_t)json_integer_value(seed);
-    return body_bool(root, "ignore_eos", &q->ignore_eos, f) && read_salt(root, q, f) && read_stop(root, q, lists, f) &&
-           read_stop_ids(root, info, q, lists, f) && read_bias(root, info, q, lists, f);
+    return body_bool(root, "ignore_eos", &q->ignore_eos, f) && read_salt(root, q, f) && read_deadline(root, q, f) &&
+           read_stop(root, q, lists, f) && read_stop_ids(root, info, q, lists, f) && read_bias(root, info, q, lists, f);
 }

@@ -21,16 +21,21 @@ static void free_completion(Completion *c)
 {
     for (size_t i = 0; i < c->n_parts; i++) {
         free(c->parts[i].ids);
+        free(c->parts[i].logprobs);
+        free(c->parts[i].tops);
         free(c->parts[i].text);
     }
     for (size_t i = 0; c->choices && i < c->n_parts * (size_t)c->n; i++) {
         message_free(&c->choices[i]);
         free(c->choices[i].ids);
         free(c->choices[i].logprobs);
+        free(c->choices[i].tops);
+        matcher_close(c->choices[i].matcher);
     }
     free(c->parts);
     free(c->choices);
     text_free(&c->forced);
+    grammar_free(&c->grammar);
     json_decref(c->root);
     exchange_release(c->x);
     free(c);
@@ -38,13 +43,18 @@ static void free_completion(Completion *c)
 
 /* --- events: the engine's thread -------------------------------------------------------------------------- */
 
-static void add_token(Completion *c, Choice *choice, int32_t id, float logprob)
+static void add_token(Completion *c, Choice *choice, int32_t id, float logprob, const FtxTop *top)
 {
+    const size_t tops = (size_t)c->top;
+
     if (choice->n_ids == choice->room) {
         choice->room = choice->room * 2 + 32;
         choice->ids = command_must(realloc(choice->ids, choice->room * sizeof *choice->ids));
         choice->logprobs = command_must(realloc(choice->logprobs, choice->room * sizeof *choice->logprobs));
+        choice->tops = command_must(realloc(choice->tops, (choice->room * tops + 1) * sizeof *choice->tops));
     }
+    if (tops)
+        memcpy(choice->tops + choice->n_ids * tops, top, tops * sizeof *top);
     choice->ids[choice->n_ids] = id;
     choice->logprobs[choice->n_ids++] = logprob;
     c->new_tokens++;
@@ -56,6 +66,7 @@ static const char *word_of(FtxFinish finish)
     case FTX_FINISH_LENGTH: return "length";
     case FTX_FINISH_CANCEL: return "cancel";
     case FTX_FINISH_ERROR: return "error";
+    case FTX_FINISH_DEADLINE: return "deadline";
     case FTX_RUNNING:
     case FTX_FINISH_END:
     case FTX_FINISH_STOP: break;
@@ -114,6 +125,39 @@ static void stream_event(Completion *c, int index, int32_t token, const char *te
     text_free(&t);
 }
 
+/* The whole request ends, with all its prompts. */
+static void fail_all(Completion *c, const Fault *f)
+{
+    for (size_t i = 0; i < c->n_parts; i++)
+        c->parts[i].job.dropped = true;
+    if (!c->answered)
+        answer_fault(c->x, f);
+    c->answered = true;
+}
+
+/* Clients of OpenAI's interface would send it again: x-should-retry tells them not to. */
+static void refuse_late(Completion *c)
+{
+    Fault f = {0};
+
+    fault(&f, "deadline", "The request could not begin before its deadline");
+    f.status = 503;
+    f.code = "deadline_exceeded";
+    if (!c->answered)
+        exchange_header(c->x, "x-should-retry: false");
+    fail_all(c, &f);
+}
+
+/* Log-probabilities of the prompt. */
+static void take_prompt(Completion *c, Part *p, const FtxEvent *e)
+{
+    const size_t top = (size_t)c->top;
+
+    memcpy(p->logprobs + e->prompt_first, e->prompt_logprobs, e->prompt_count * sizeof *p->logprobs);
+    for (size_t i = 0; i < e->prompt_count && top; i++)
+        memcpy(p->tops + (e->prompt_first + i) * top, e->prompt_top + i * 20, top * sizeof *p->tops);
+}
+
 static void take_event(Job *j, const FtxEvent *e, const FtxHypothesis *best)
 {
     Part *p = (Part *)j;
@@ -126,16 +170,24 @@ static void take_event(Job *j, const FtxEvent *e, const FtxHypothesis *best)
         p->n_ids = e->prompt_tokens;
         c->prompt_tokens += e->prompt_tokens;
     }
+    if (e->prompt_count) {
+        take_prompt(c, p, e);
+        return;
+    }
     if (!p->counted) /* once for each prompt, whatever its samples */
         c->cached_tokens += e->cached_tokens;
     p->counted = true;
     if (best)
         for (size_t i = 0; i < best->count; i++)
-            add_token(c, choice, best->ids[i], best->logprobs ? best->logprobs[i] : 0.0f);
+            add_token(c, choice, best->ids[i], best->logprobs ? best->logprobs[i] : 0.0f, NULL);
     else if (e->token >= 0)
-        add_token(c, choice, e->token, e->logprob);
+        add_token(c, choice, e->token, e->logprob, e->top);
     choice->finish = e->finish;
     choice->done = e->finish != FTX_RUNNING;
+    if (e->finish == FTX_FINISH_DEADLINE) {
+        refuse_late(c);
+        return;
+    }
     if (e->finish == FTX_FINISH_CANCEL) {
         exchange_note(c->x, "model=%s prompt=%zu new=%zu finish=cancel", c->m->name, c->prompt_tokens, c->new_tokens);
         return;
@@ -160,17 +212,11 @@ static void take_event(Job *j, const FtxEvent *e, const FtxHypothesis *best)
 
 static void fail_part(Job *j, int status, const char *why)
 {
-    Completion *c = ((Part *)j)->all;
     Fault f = {0};
 
-    for (size_t i = 0; i < c->n_parts; i++)
-        c->parts[i].job.dropped = true;
-    if (c->answered)
-        return;
-    c->answered = true;
     fault(&f, "", "%s", why);
     f.status = status;
-    answer_fault(c->x, &f);
+    fail_all(((Part *)j)->all, &f);
 }
 
 static void free_part(Job *j)
@@ -232,12 +278,7 @@ static bool refuse_others(const Completion *c, Fault *f)
     } no[] = {
         {"suffix", "text is written after a prompt, not between two"},
         {"best_of", "ask for n texts and choose"},
-        {"prompt_logprobs", "log-probabilities of prompts are not given; `ftxc score` computes them"},
-        {"guided_json", "grammars are not supported"},
-        {"guided_regex", "grammars are not supported"},
-        {"guided_grammar", "grammars are not supported"},
-        {"guided_choice", "grammars are not supported"},
-        {"structured_outputs", "grammars are not supported"},
+        {"prompt_logprobs", "/v1/completions gives them with echo and logprobs"},
         {"chat_template", "the template is the model's; see chat_template_kwargs"},
         {"functions", "use tools"},
         {"function_call", "use tool_choice"},
@@ -245,8 +286,6 @@ static bool refuse_others(const Completion *c, Fault *f)
         {"include_stop_str_in_output", "a stop string is never part of the text"},
         {"continue_final_message", "the answer is always a message of its own"},
     };
-    const json_t *format = body_field(c->root, "response_format");
-    const char *type = json_string_value(json_object_get(format, "type"));
 
     for (size_t i = 0; i < LEN(no); i++) {
         const json_t *v = body_field(c->root, no[i].name);
@@ -255,9 +294,40 @@ static bool refuse_others(const Completion *c, Fault *f)
         if (v && !json_is_false(v) && !same)
             return fault(f, no[i].name, "%s is not supported: %s", no[i].name, no[i].why);
     }
-    if (format && (!type || strcmp(type, "text") != 0))
+    return true;
+}
+
+/* The grammar that texts must follow. */
+static bool read_grammar(Completion *c, Fault *f)
+{
+    if (!grammar_read(c->root, &c->grammar, f))
+        return false;
+    if (c->grammar.type && !c->m->vocabulary)
         return fault(f, "response_format",
-                     "response_format: only {\"type\": \"text\"}: the engine takes no grammar yet");
+                     "Texts by a schema or grammar need llguidance: start the server with --grammar-lib");
+    return true;
+}
+
+static bool mask_tokens(void *user, int sample, const int32_t *ids, size_t count, uint32_t *bits)
+{
+    const Part *p = user;
+
+    return matcher_mask(p->all->choices[p->number * p->all->n + sample - p->job.request.sample].matcher, ids, count,
+                        bits);
+}
+
+/* A matcher for each choice. */
+static bool open_matchers(Completion *c, Fault *f)
+{
+    for (size_t i = 0; c->grammar.type && i < c->n_parts * (size_t)c->n; i++) {
+        c->choices[i].matcher = matcher_open(c->m->vocabulary, &c->grammar, f);
+        if (!c->choices[i].matcher)
+            return false;
+    }
+    for (size_t i = 0; c->grammar.type && i < c->n_parts; i++) {
+        c->parts[i].job.request.mask = mask_tokens;
+        c->parts[i].job.request.mask_user = &c->parts[i];
+    }
     return true;
 }
 
@@ -272,15 +342,10 @@ static bool read_logprobs(Completion *c, Fault *f)
             return fault(f, "top_logprobs", "top_logprobs: only with \"logprobs\": true");
     } else {
         c->logprobs = body_field(c->root, "logprobs") && !json_is_false(body_field(c->root, "logprobs"));
-        if (c->logprobs && !body_count(c->root, "logprobs", 0, 5, &top, f))
+        if (c->logprobs && !body_count(c->root, "logprobs", 0, 20, &top, f))
             return false;
     }
-    if (top)
-        return fault(f, c->chat ? "top_logprobs" : "logprobs",
-                     "%s: only 0: the engine gives the log-probability of the chosen token, not of others",
-                     c->chat ? "top_logprobs" : "logprobs");
-    if (c->logprobs && c->echo)
-        return fault(f, "echo", "echo: not with logprobs: those of a prompt are not given");
+    c->top = (int)top;
     return true;
 }
 
@@ -331,6 +396,9 @@ static bool make_jobs(Completion *c, Fault *f)
     q.samples = c->n;
     q.n_best = 1;
     q.logprobs = c->logprobs;
+    q.top_logprobs = c->top;
+    q.prompt_logprobs = c->logprobs && c->echo;
+    q.fair_key = c->x->client;
     for (size_t i = 0; i < c->n_parts; i++) {
         Part *p = &c->parts[i];
 
@@ -339,6 +407,10 @@ static bool make_jobs(Completion *c, Fault *f)
         p->job = (Job){.exchange = c->x, .request = q, .event = take_event, .fail = fail_part, .free = free_part};
         p->job.request.seed += i;
         p->job.prompt_tokens = p->n_ids;
+        if (q.prompt_logprobs) {
+            p->logprobs = command_must(calloc(p->n_ids + 1, sizeof *p->logprobs));
+            p->tops = command_must(calloc(p->n_ids * (size_t)c->top + 1, sizeof *p->tops));
+        }
         if (c->m->info.kind == FTX_MODEL_SEQ2SEQ && p->text) {
             p->job.request.text = p->text;
             p->job.request.text_bytes = p->text_bytes;
@@ -360,6 +432,8 @@ static bool submit(Completion *c, Fault *f)
 
     c->choices = command_must(calloc(c->n_parts * (size_t)c->n, sizeof *c->choices));
     message_open(c);
+    if (!open_matchers(c, f))
+        return false;
     c->open_parts = c->n_parts;
     for (size_t i = 0; i < c->n_parts; i++)
         jobs[i] = &c->parts[i].job;
@@ -383,8 +457,8 @@ static bool complete(Server *s, Exchange *x, json_t *root, bool chat, bool respo
     c->m = server_model(s, root, f);
     if (c->m && c->m->info.kind == FTX_MODEL_ENCODER)
         fault(f, "model", "`%.100s` is an encoder: it has /v1/embeddings or /v1/score", c->m->name);
-    else if (c->m && read_flags(c, f) && refuse_others(c, f) && (chat || body_bool(root, "echo", &c->echo, f)) &&
-             read_logprobs(c, f)) {
+    else if (c->m && read_flags(c, f) && refuse_others(c, f) && read_grammar(c, f) &&
+             (chat || body_bool(root, "echo", &c->echo, f)) && read_logprobs(c, f)) {
         bool read;
 
         if (chat) {

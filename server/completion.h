@@ -2,6 +2,7 @@
 #ifndef FTX_SERVER_COMPLETION_H
 #define FTX_SERVER_COMPLETION_H
 
+#include "grammar.h"
 #include "server.h"
 #include "tools.h"
 
@@ -20,8 +21,10 @@ typedef struct Choice {
     bool fed;     /* the parser has begun */
     int32_t *ids; /* [n_ids]: the new tokens */
     float *logprobs;
+    FtxTop *tops; /* [n_ids * Completion.top] */
     size_t n_ids, room;
     size_t characters; /* of the text before the next token, for text_offset */
+    Matcher *matcher;  /* NULL: any text */
     bool begun, done;
     FtxFinish finish;
 } Choice;
@@ -33,8 +36,10 @@ typedef struct Part {
     int number;
     int32_t *ids; /* [n_ids] */
     size_t n_ids;
-    bool counted; /* its cached tokens */
-    char *text;   /* of a prompt that is echoed or, for translators, read; NULL */
+    bool counted;    /* its cached tokens */
+    float *logprobs; /* [n_ids]: of the prompt, from the second token on; NULL: not asked for */
+    FtxTop *tops;    /* [n_ids * Completion.top] */
+    char *text;      /* of a prompt that is echoed or, for translators, read; NULL */
     size_t text_bytes;
 } Part;
 
@@ -51,8 +56,10 @@ typedef struct Completion {
     bool reasons, inside;   /* look for reasoning; the prompt begins it */
     Text forced;            /* what the answer begins with, by tool_choice; it stands in the prompt, too */
     int n;                  /* choices of each part */
-    Part *parts;            /* [n_parts] */
-    Choice *choices;        /* [n_parts * n] */
+    Grammar grammar;
+    int top;         /* likeliest tokens at each place */
+    Part *parts;     /* [n_parts] */
+    Choice *choices; /* [n_parts * n] */
     size_t n_parts, open_parts, prompt_tokens, new_tokens, cached_tokens;
     time_t created;
     Lists lists;

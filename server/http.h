@@ -21,6 +21,7 @@ typedef struct Exchange {
     char method[16], path[256], id[80]; /* id: the client's X-Request-Id, or one made here */
     Text body;
     const void *route; /* set by `admit` */
+    uint64_t client;   /* likewise: which API key; 0: none */
     double start;      /* of a monotonic clock, in seconds */
 } Exchange;
 

@@ -195,7 +195,7 @@ static void print_success(Text *t, const MetricsRow *row)
         FtxFinish a, b;
     } reasons[] = {{"stop", FTX_FINISH_END, FTX_FINISH_STOP},
                    {"length", FTX_FINISH_LENGTH, FTX_FINISH_LENGTH},
-                   {"abort", FTX_FINISH_CANCEL, FTX_FINISH_CANCEL},
+                   {"abort", FTX_FINISH_CANCEL, FTX_FINISH_DEADLINE},
                    {"error", FTX_FINISH_ERROR, FTX_FINISH_ERROR}};
     char more[60];
 

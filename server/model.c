@@ -1,9 +1,8 @@
 /* model.c - a served model: its engine on a thread of its own, and the jobs that wait for it.
  *
- *     served_submit ─lock─▶ waiting ─submit─▶ active ─ftx_engine_step─▶ Job.event
+ *     served_submit ─lock─▶ arrived ─ftx_engine_submit─▶ active ─ftx_engine_step─▶ Job.event
  *
- * No more samples are given to the engine than it can run at once, so the order of the queue is decided here, and a job
- * that waits can be dropped at once. */
+ * Jobs go to the engine as soon as its queue has room: the engine decides which of them begins. */
 #include "model.h"
 
 #include <math.h>
@@ -22,14 +21,14 @@ typedef struct Engine {
     pthread_t thread;
     pthread_mutex_t lock; /* of all until `active` */
     pthread_cond_t arrived;
-    Job *first, **last; /* waiting */
+    Job *first, **last; /* arrived: not yet the engine's */
     size_t waiting, waiting_tokens;
-    FtxStats stats;      /* of the engine, after its last step */
-    double mean_seconds; /* of a job, the late ones count more */
+    FtxStats stats;             /* of the engine, after its last step */
+    size_t given, given_tokens; /* jobs that the engine has been given since then */
+    double mean_seconds;        /* of a job, the late ones count more */
     bool stop, failed;
     /* the engine's thread */
     Job *active;
-    int samples; /* of active jobs, that run */
 } Engine;
 
 /* Jobs that run alone count as one sample. */
@@ -45,9 +44,15 @@ static bool unwanted(const Job *j)
 
 /* --- the queue ------------------------------------------------------------------------------------------- */
 
+/* Requests that have not begun; the lock is held. */
+static size_t all_waiting(const Engine *e)
+{
+    return e->waiting + e->given + e->stats.waiting;
+}
+
 static double expected_wait(const Engine *e, size_t more)
 {
-    return e->mean_seconds * (double)(e->waiting + more) / (double)e->m->info.sequences;
+    return e->mean_seconds * (double)(all_waiting(e) + more) / (double)e->m->info.sequences;
 }
 
 int served_submit(Served *m, Job *const *jobs, size_t n, int *retry)
@@ -62,8 +67,10 @@ int served_submit(Served *m, Job *const *jobs, size_t n, int *retry)
     *retry = (int)fmin(60.0, fmax(1.0, ceil(expected_wait(e, 1))));
     if (e->failed)
         status = 503;
-    else if (e->waiting && (e->waiting + n > (size_t)e->limits.requests ||
-                            e->waiting_tokens + tokens > e->limits.tokens || expected_wait(e, n) > e->limits.seconds))
+    else if (all_waiting(e) &&
+             (all_waiting(e) + n > (size_t)e->limits.requests ||
+              e->waiting_tokens + e->given_tokens + e->stats.waiting_tokens + tokens > e->limits.tokens ||
+              expected_wait(e, n) > e->limits.seconds))
         status = 429;
     for (size_t i = 0; !status && i < n; i++) {
         Job *j = jobs[i];
@@ -95,7 +102,7 @@ void served_load(Served *m, size_t *waiting, FtxStats *stats)
     Engine *e = m->engine;
 
     pthread_mutex_lock(&e->lock);
-    *waiting = e->waiting;
+    *waiting = e->waiting + e->given;
     *stats = e->stats;
     pthread_mutex_unlock(&e->lock);
 }
@@ -111,6 +118,12 @@ static Job *take(Engine *e, Job **at)
     e->waiting--;
     e->waiting_tokens -= j->prompt_tokens;
     return j;
+}
+
+/* The engine takes a job of so many samples. */
+static bool has_room(const Engine *e, int samples)
+{
+    return ftx_engine_stats(e->engine).waiting + (size_t)samples <= e->m->options.queue_requests;
 }
 
 /* The first job if there is room for it; *gone: jobs that nobody wants any more. NULL: none can begin. */
@@ -131,9 +144,11 @@ static Job *next_job(Engine *e, Job **gone)
             at = &(*at)->next;
         }
     }
-    if (e->first && !e->stop &&
-        (e->first->run ? !e->active : e->samples + samples_of(e->first) <= e->m->info.sequences))
+    if (e->first && !e->stop && (e->first->run ? !e->active : has_room(e, samples_of(e->first)))) {
         j = take(e, &e->first);
+        e->given += !j->run;
+        e->given_tokens += j->run ? 0 : j->prompt_tokens;
+    }
     pthread_mutex_unlock(&e->lock);
     return j;
 }
@@ -144,6 +159,7 @@ static void publish(Engine *e)
 
     pthread_mutex_lock(&e->lock);
     e->stats = stats;
+    e->given = e->given_tokens = 0;
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -180,10 +196,11 @@ static FtxStatus begin_job(Engine *e, Job *j, FtxError *err)
 {
     FtxStatus s;
 
-    j->begun = command_seconds();
+    j->given = command_seconds();
     j->running = samples_of(j);
     j->request.user = j;
     if (j->run) {
+        j->begun = j->given;
         publish(e);
         s = j->run(j, e->engine, err);
         if (s) {
@@ -193,13 +210,14 @@ static FtxStatus begin_job(Engine *e, Job *j, FtxError *err)
             j->free(j);
         }
     } else {
+        if (j->request.deadline_ms) /* the rest of it */
+            j->request.deadline_ms = (int)fmax(1.0, j->request.deadline_ms - (j->given - j->arrived) * 1e3);
         s = ftx_engine_submit(e->engine, &j->request, &j->id, err);
         if (s) {
             fail_job(e, j, status_of(s), err->text);
         } else {
             j->next = e->active;
             e->active = j;
-            e->samples += j->running;
         }
     }
     return s == FTX_EINVAL || s == FTX_EFULL ? FTX_OK : s;
@@ -216,6 +234,8 @@ static void take_event(Engine *e, const FtxEvent *ev)
         best = ftx_engine_hypotheses(e->engine, ev->request, &n);
         tokens = best ? best->count : 0;
     }
+    if (ev->queued_seconds < ev->seconds)
+        j->begun = j->given + ev->queued_seconds;
     metrics_tokens(&e->m->metrics, tokens, j->new_tokens ? -1.0 : now - j->arrived,
                    j->new_tokens && tokens ? now - j->last : -1.0);
     if (tokens && !j->new_tokens) {
@@ -225,7 +245,6 @@ static void take_event(Engine *e, const FtxEvent *ev)
     j->new_tokens += tokens;
     j->last = now;
     if (ev->finish != FTX_RUNNING) {
-        e->samples--;
         j->running--;
         for (Job **at = &e->active; !j->running && *at; at = &(*at)->next)
             if (*at == j) {
@@ -261,7 +280,6 @@ static void give_up(Engine *e, const char *why)
         waiting = j->next;
         fail_job(e, j, 500, why);
     }
-    e->samples = 0;
     publish(e);
     command_print("%s: %s: the engine has failed and takes no more requests: %s\n", command_program, e->m->name, why);
 }
@@ -318,6 +336,14 @@ static void *serve_engine(void *user)
 
 /* --- start and stop ---------------------------------------------------------------------------------------- */
 
+/* Requests that wait in the engine: all that may, and at least the samples of one. */
+static int queue_room(const Engine *e)
+{
+    const int least = e->m->info.sequences, most = 65536;
+
+    return e->limits.requests < least ? least : e->limits.requests < most ? e->limits.requests : most;
+}
+
 bool served_start(Served *m, const QueueLimits *limits, FtxError *err)
 {
     Engine *e = command_must(calloc(1, sizeof *e));
@@ -325,15 +351,17 @@ bool served_start(Served *m, const QueueLimits *limits, FtxError *err)
     e->m = m;
     e->limits = *limits;
     e->last = &e->first;
-    if (ftx_engine_open(m->model, &m->options, &e->engine, err)) {
-        free(e);
-        return false;
-    }
-    ftx_model_info(m->model, &m->info);
     if (m->info.sequences < 1)
         m->info.sequences = 1; /* an encoder runs one job at a time */
     if (!e->limits.requests)
         e->limits.requests = 4 * m->info.sequences;
+    m->options.queue_requests = (size_t)queue_room(e);
+    if (ftx_engine_open(m->model, &m->options, &e->engine, err)) {
+        free(e);
+        return false;
+    }
+    ftx_model_info(m->model, &m->info); /* the engine has decided how many tokens the KV cache holds */
+    m->info.sequences = m->info.sequences < 1 ? 1 : m->info.sequences;
     pthread_mutex_init(&e->lock, NULL);
     pthread_cond_init(&e->arrived, NULL);
     metrics_open(&m->metrics);

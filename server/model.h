@@ -30,7 +30,7 @@ struct Job {
     uint64_t id;
     int running; /* samples that have not ended */
     size_t new_tokens;
-    double arrived, begun, first, last; /* seconds of a monotonic clock */
+    double arrived, given, begun, first, last; /* seconds of a monotonic clock; given: to the engine. 0: not yet */
 };
 
 struct Served {
@@ -39,8 +39,9 @@ struct Served {
     FtxModelInfo info;
     FtxOptions options; /* of the engine */
     Metrics metrics;
-    int32_t mark_ids[MOST_MARKS]; /* of message.c's marks: special tokens, which a text does not contain; -1: none */
-    ToolStyle tools;              /* how the model writes calls */
+    int32_t mark_ids[MOST_MARKS];  /* of message.c's marks: special tokens, which a text does not contain; -1: none */
+    ToolStyle tools;               /* how the model writes calls */
+    struct Vocabulary *vocabulary; /* grammar.h; NULL: no grammars */
     struct Engine *engine;
 };
 

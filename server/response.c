@@ -86,15 +86,17 @@ static json_t *convert_tool(json_t *tool)
 static bool refuse_fields(const json_t *root, Fault *f)
 {
     static const char *const no[] = {"previous_response_id", "background", "conversation", "prompt"};
-    const json_t *format = json_object_get(body_field(root, "text"), "format");
-    const char *type = json_string_value(json_object_get(format, "type"));
 
     for (size_t i = 0; i < LEN(no); i++)
         if (body_field(root, no[i]) && !json_is_false(body_field(root, no[i])))
             return fault(f, no[i], "%s is not supported: nothing is stored", no[i]);
-    if (format && (!type || strcmp(type, "text") != 0))
-        return fault(f, "text.format", "text.format: only {\"type\": \"text\"}: the engine takes no grammar yet");
     return true;
+}
+
+/* text.format to response_format: what json_schema holds there stands beside the type here. */
+static json_t *convert_format(json_t *format)
+{
+    return json_pack("{s:O?,s:O}", "type", json_object_get(format, "type"), "json_schema", format);
 }
 
 json_t *response_to_chat(const json_t *root, Fault *f)
@@ -114,6 +116,9 @@ json_t *response_to_chat(const json_t *root, Fault *f)
             json_object_set(chat, same[i], body_field(root, same[i]));
     if (body_field(root, "max_output_tokens"))
         json_object_set(chat, "max_completion_tokens", body_field(root, "max_output_tokens"));
+    if (json_is_object(json_object_get(body_field(root, "text"), "format")))
+        json_object_set_new(chat, "response_format",
+                            command_must(convert_format(json_object_get(body_field(root, "text"), "format"))));
     if (json_array_size(tools))
         json_object_set_new(chat, "tools", command_must(json_array()));
     json_array_foreach(tools, i, tool)

@@ -12,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "grammar.h"
 #include "message.h"
 #include "server.h"
 #include "../runner/command.h"
@@ -24,7 +25,7 @@ enum { MOST_KEYS = 1024, DRAIN_SECONDS = 30, FIRST_FILE = 3 /* of systemd's sock
 
 typedef struct Options {
     bool help, quiet, keep_reasoning, no_prefix_cache, no_overcommit;
-    const char *host, *key_file, *device, *cors, *tools;
+    const char *host, *key_file, *device, *cors, *tools, *grammar_lib;
     int port, threads, workers, connections, per_address, queue, queue_seconds, ping, drain;
     uint64_t max_body, queue_tokens, kv_memory, random_weights;
     TextList names;
@@ -52,6 +53,9 @@ static const Option table[] = {
     {"--tools", 0, OPT_TEXT, "STYLE",
      "how chat models write calls of tools: hermes (Qwen, too), llama, mistral (default: as the vocabulary suggests)",
      AT(tools), 0},
+    {"--grammar-lib", 0, OPT_TEXT, "FILE",
+     "llguidance's C library, for response_format json_object and json_schema, regular expressions and grammars",
+     AT(grammar_lib), 0},
     {"--reasoning-in-content", 0, OPT_FLAG, NULL, "what stands between <think> and </think> stays in the content",
      AT(keep_reasoning), 0},
     {"--workers", 0, OPT_INT, "N", "threads that read JSON and make prompts (default 2)", AT(workers), 0},
@@ -88,8 +92,8 @@ static void help(void)
 
 /* --- requests ---------------------------------------------------------------------------------------------- */
 
-/* All keys are compared, whole, in a time that does not depend on where they differ. */
-static bool has_key(const Server *s, Slice given)
+/* All keys are compared, whole, in a time that does not depend on where they differ. *which: the number of the key. */
+static bool has_key(const Server *s, Slice given, uint64_t *which)
 {
     static const char bearer[] = "Bearer ";
     bool found = !s->n_keys;
@@ -105,6 +109,7 @@ static bool has_key(const Server *s, Slice given)
         for (size_t k = 0; k < given.n; k++)
             different |= (unsigned char)given.at[k] ^ (unsigned char)s->keys[i][k % n];
         found |= !different;
+        *which = different ? *which : i + 1;
     }
     return found;
 }
@@ -141,7 +146,7 @@ static bool admit(void *user, Exchange *x, const Head *head)
         return false;
     }
     x->route = r;
-    if (!(r && r->open) && !has_key(s, head->authorization)) {
+    if (!(r && r->open) && !has_key(s, head->authorization, &x->client)) {
         refuse(s, x, 401, "This server needs an API key: Authorization: Bearer KEY");
     } else if (!r && other) {
         exchange_header(x, "Allow: %s", other);
@@ -245,6 +250,18 @@ static bool read_keys(Server *s, const char *file)
     return !lines.failed && s->n_keys;
 }
 
+/* A model that cannot have grammars is served without them. */
+static void open_grammars(const Server *s, Served *m)
+{
+    char error[300];
+
+    if (!s->grammars || m->info.kind == FTX_MODEL_ENCODER)
+        return;
+    m->vocabulary = grammar_open(s->grammars, m, error, sizeof error);
+    if (!m->vocabulary)
+        command_print("%s: note: %s\n", command_program, error);
+}
+
 /* Opens a model and its engine; an exit code. */
 static int open_model(Server *s, const char *file, const char *name, const FtxOptions *options,
                       const QueueLimits *limits)
@@ -260,7 +277,9 @@ static int open_model(Server *s, const char *file, const char *name, const FtxOp
     message_marks(m);
     if (s->tools != TOOLS_NONE)
         m->tools = s->tools;
+    open_grammars(s, m);
     if (!served_start(m, limits, &err)) {
+        grammar_close(m->vocabulary);
         ftx_model_close(m->model);
         return command_failed(&err);
     }
@@ -385,6 +404,10 @@ static int run_server(Server *s, const Options *o, const TextList *files)
     options.overcommit = !o->no_overcommit;
     if (o->key_file && !read_keys(s, o->key_file))
         return EXIT_FAILED;
+    if (o->grammar_lib && !(s->grammars = grammar_load(o->grammar_lib, error, sizeof error))) {
+        command_say(error);
+        return EXIT_FAILED;
+    }
     s->models = command_must(calloc(files->n, sizeof *s->models));
     code = listen_and_serve(s, o);
     for (size_t i = 0; !code && i < files->n; i++)
@@ -439,6 +462,8 @@ int serve(int argc, char **argv)
         workers_close(s.workers);
     for (size_t i = 0; i < s.n_models; i++)
         served_stop(&s.models[i]); /* before http_close: engines write answers */
+    for (size_t i = 0; i < s.n_models; i++)
+        grammar_close(s.models[i].vocabulary);
     if (s.http)
         http_close(s.http);
     for (size_t i = 0; i < s.n_keys; i++)

@@ -17,10 +17,11 @@ typedef struct Server {
     char **keys; /* [n_keys]; none: everybody may ask */
     size_t n_keys;
     atomic_bool draining;
-    ToolStyle tools;     /* NONE: as the model's vocabulary suggests */
-    bool keep_reasoning; /* what stands in <think> stays in the text */
-    const char *cors;    /* NULL: no header */
-    char header[300];    /* lines of every answer */
+    ToolStyle tools;                       /* NONE: as the model's vocabulary suggests */
+    const struct GrammarLibrary *grammars; /* NULL: none */
+    bool keep_reasoning;                   /* what stands in <think> stays in the text */
+    const char *cors;                      /* NULL: no header */
+    char header[300];                      /* lines of every answer */
     bool quiet;
     double drain_seconds;
     time_t started;

@@ -1,6 +1,6 @@
 """_abi.py - runtime/ftx.h for ctypes. Written by python/abi.py: change the header, not this file."""
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_double, c_float, c_int, c_int32,
-                    c_size_t, c_uint, c_uint64, c_void_p)
+                    c_size_t, c_uint, c_uint32, c_uint64, c_void_p)
 from enum import IntEnum
 
 
@@ -67,6 +67,7 @@ class Finish(IntEnum):
     FTX_FINISH_STOP = 3
     FTX_FINISH_CANCEL = 4
     FTX_FINISH_ERROR = 5
+    FTX_FINISH_DEADLINE = 6
 
 
 class FtxError(Structure):
@@ -97,6 +98,8 @@ class FtxOptions(Structure):
         ("kv_bytes", c_uint64),
         ("prefix_cache", c_size_t),
         ("overcommit", c_size_t),
+        ("queue_requests", c_size_t),
+        ("queue_tokens", c_size_t),
     ]
 
 
@@ -130,6 +133,8 @@ class FtxModelInfo(Structure):
         ("input_type", c_int),
         ("ordinal", c_int),
         ("has_chat", c_size_t),
+        ("end_ids", POINTER(c_int32)),
+        ("end_ids_count", c_size_t),
     ]
 
 
@@ -209,6 +214,20 @@ class FtxRequest(Structure):
         ("cache_salt", c_uint64),
         ("forced_bos", c_int32),
         ("forced_eos", c_int32),
+        ("priority", c_int),
+        ("deadline_ms", c_int),
+        ("fair_key", c_uint64),
+        ("top_logprobs", c_int),
+        ("prompt_logprobs", c_int),
+        ("mask", CFUNCTYPE(c_bool, c_void_p, c_int, POINTER(c_int32), c_size_t, POINTER(c_uint32))),
+        ("mask_user", c_void_p),
+    ]
+
+
+class FtxTop(Structure):
+    _fields_ = [
+        ("id", c_int32),
+        ("logprob", c_float),
     ]
 
 
@@ -226,6 +245,15 @@ class FtxEvent(Structure):
         ("hypotheses", c_size_t),
         ("prompt_tokens", c_size_t),
         ("cached_tokens", c_size_t),
+        ("queued_seconds", c_double),
+        ("first_seconds", c_double),
+        ("seconds", c_double),
+        ("top", POINTER(FtxTop)),
+        ("top_count", c_size_t),
+        ("prompt_first", c_size_t),
+        ("prompt_count", c_size_t),
+        ("prompt_logprobs", POINTER(c_float)),
+        ("prompt_top", POINTER(FtxTop)),
     ]
 
 
@@ -243,6 +271,7 @@ class FtxStats(Structure):
         ("preemptions", c_uint64),
         ("recomputed_tokens", c_uint64),
         ("new_tokens", c_uint64),
+        ("waiting_tokens", c_uint64),
     ]
 
 
@@ -303,6 +332,7 @@ FUNCTIONS = {  # name: (result, [arguments])
     "ftx_model_close": (None, [c_void_p]),
     "ftx_tokenize": (c_int, [c_void_p, POINTER(c_char), c_size_t, c_uint, POINTER(c_int32), c_size_t, POINTER(c_size_t), POINTER(FtxError)]),
     "ftx_detokenize": (c_int, [c_void_p, POINTER(c_int32), c_size_t, c_bool, POINTER(c_char), c_size_t, POINTER(c_size_t), POINTER(FtxError)]),
+    "ftx_token_bytes": (POINTER(c_char), [c_void_p, c_int32, POINTER(c_size_t), POINTER(c_bool)]),
     "ftx_chat": (c_int, [c_void_p, POINTER(FtxChat), POINTER(c_int32), c_size_t, POINTER(c_size_t), POINTER(FtxError)]),
     "ftx_chat_text": (c_int, [c_void_p, POINTER(FtxChat), POINTER(c_char), c_size_t, POINTER(c_size_t), POINTER(FtxError)]),
     "ftx_request_fill": (c_int, [c_void_p, POINTER(FtxRequest), POINTER(FtxError)]),

@@ -3,12 +3,11 @@
 
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "../../kernels/cpu/cpu.h"
 #include "../base/env.h"
 #include "../base/sized.h"
-#include "../base/team.h"
 
 /* --- open and close ------------------------------------------------------------------------------ */
 
@@ -24,18 +23,29 @@ static Prefix *lay_out_prefix(Carve *c, const FtxFacts *f)
     return p;
 }
 
+/* What the arrays of an engine depend on, beside the facts of its model. */
+typedef struct EngineSizes {
+    uint32_t slots, waiting; /* requests that run, and wait */
+    size_t stream, hyp_text;
+    bool prefix;
+} EngineSizes;
+
 /* Places the engine and its arrays in one block. Called twice: for the size, then with the block. */
-static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, size_t stream, size_t hyp_text,
-                                 bool prefix)
+static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, const EngineSizes *size)
 {
     const uint32_t lanes = f->beams > 1 ? f->beams : 0;
-    const uint32_t requests = slots * (WAITING_PER_SEQUENCE + 1);
+    const uint32_t slots = size->slots, requests = slots + size->waiting;
     const uint32_t pages = (f->context + f->kv_block - 1) / f->kv_block;
     FtxEngine none, *e = carve(c, 1, sizeof *e), *to = e ? e : &none;
     Request nobody, *r;
 
     to->slots = slots;
     to->requests = requests;
+    to->most_waiting = size->waiting;
+    to->fair.n = requests;
+    to->fair.at = carve(c, requests, sizeof *to->fair.at);
+    to->queued = carve(c, requests, sizeof *to->queued);
+    to->queue = carve(c, requests, sizeof *to->queue);
     to->pages_of_sequence = pages;
     to->request = carve(c, requests, sizeof *to->request);
     to->waiting.at = carve(c, requests, sizeof *to->waiting.at);
@@ -57,24 +67,34 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, si
         to->group_table.rows = carve(c, (size_t)slots * lanes, sizeof *to->group_table.rows);
     to->pages.free = carve(c, f->kv_pages, sizeof *to->pages.free);
     to->pages.users = carve(c, f->kv_pages, sizeof *to->pages.users);
-    if (prefix)
+    if (size->prefix)
         to->pages.prefix = lay_out_prefix(c, f);
     to->flight.row = carve(c, slots, sizeof *to->flight.row);
+    to->batch = carve(c, slots, sizeof *to->batch);
+    to->shares = carve(c, slots, sizeof *to->shares);
     to->scratch_rows = carve(c, slots, sizeof *to->scratch_rows);
+    to->draw.row = carve(c, f->vocab, sizeof *to->draw.row);
+    to->draw.logits = carve(c, f->vocab, sizeof *to->draw.logits);
+    to->draw.z = carve(c, f->vocab, sizeof *to->draw.z);
+    to->draw.marks = carve(c, f->vocab, sizeof *to->draw.marks);
+    to->draw.bits = carve(c, (f->vocab + 31) / 32, sizeof *to->draw.bits);
+    to->top = carve(c, (size_t)slots * MOST_TOP, sizeof *to->top);
+    to->prompt_logprob = carve(c, slots, sizeof *to->prompt_logprob);
+    to->prompt_top = carve(c, (size_t)slots * MOST_TOP, sizeof *to->prompt_top);
     to->events = carve(c, requests, sizeof *to->events);
     to->lanes = carve(c, lanes ? f->sequences : 0, sizeof *to->lanes);
-    to->hyp_text_bytes = hyp_text;
+    to->hyp_text_bytes = size->hyp_text;
     for (uint32_t i = 0; i < requests; i++) {
         r = e ? &e->request[i] : &nobody;
-        r->bias = carve(c, f->logit_bias, sizeof *r->bias);
+        r->bias = carve(c, f->logit_bias > MOST_BIAS_ENTRIES ? f->logit_bias : MOST_BIAS_ENTRIES, sizeof *r->bias);
         r->ends = carve(c, f->end_ids, sizeof *r->ends);
         r->bad_words = carve(c, f->bad_words, sizeof *r->bad_words);
         r->pages = carve(c, (size_t)pages * (lanes ? lanes : 1), sizeof *r->pages);
-        r->key = carve(c, prefix ? pages : 0, sizeof *r->key);
+        r->key = carve(c, size->prefix ? pages : 0, sizeof *r->key);
         r->lane = carve(c, lanes, sizeof *r->lane);
         r->found = carve(c, lanes, sizeof *r->found);
-        r->stream.text = carve(c, stream, 1);
-        r->stream.cap = (uint32_t)stream;
+        r->stream.text = carve(c, size->stream, 1);
+        r->stream.cap = (uint32_t)size->stream;
     }
     for (uint32_t i = 0; i < requests; i++) { /* large, and mostly never touched */
         r = e ? &e->request[i] : &nobody;
@@ -87,7 +107,7 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, uint32_t slots, si
     }
     to->hyp_ids = carve(c, lanes ? (size_t)slots * f->context : 0, sizeof *to->hyp_ids);
     to->hyp_logps = carve(c, lanes ? (size_t)slots * f->context : 0, sizeof *to->hyp_logps);
-    to->hyp_text = carve(c, lanes ? slots : 0, hyp_text);
+    to->hyp_text = carve(c, lanes ? slots : 0, size->hyp_text);
     return e;
 }
 
@@ -141,6 +161,7 @@ static FtxStatus fill_engine(FtxEngine *e, uint64_t kv_bytes, FtxError *err)
 
     if (s)
         return s;
+    e->draw.sample = cpu_kernel("sample");
     e->nan = env_on(ENV_FTX_NAN);
     fill_lists(e);
     schedule_ladders(e);
@@ -183,17 +204,24 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
     const FtxFacts *f = model->artifact.facts;
     /* Each sequence that decodes brings a token to every step. */
     const uint32_t slots = f->sequences < f->tokens ? f->sequences : f->tokens;
-    const size_t stream = stream_bytes(model->tokenizer);
-    const size_t hyp_text = hypothesis_bytes(f, model->tokenizer);
-    const bool prefix = o.prefix_cache && f->kind == FTX_MODEL_DECODER; /* a translator's pages depend on its source */
+    const EngineSizes sizes = {
+        .slots = slots,
+        .waiting = o.queue_requests ? (uint32_t)o.queue_requests : slots * WAITING_PER_SEQUENCE,
+        .stream = stream_bytes(model->tokenizer),
+        .hyp_text = hypothesis_bytes(f, model->tokenizer),
+        .prefix = o.prefix_cache && f->kind == FTX_MODEL_DECODER, /* a translator's pages depend on its source */
+    };
 
-    lay_out_engine(&size, f, slots, stream, hyp_text, prefix);
+    if (o.queue_requests > MOST_WAITING)
+        return ftx_fail(err, FTX_EINVAL, "queue_requests: expected 0 to %d, found %zu", MOST_WAITING, o.queue_requests);
+    lay_out_engine(&size, f, &sizes);
 
     char *block = memory_alloc(&memory, size.at, 64);
 
     if (!block)
         return memory_fail(err, "the engine", size.at);
-    e = lay_out_engine(&(Carve){block, 0}, f, slots, stream, hyp_text, prefix);
+    e = lay_out_engine(&(Carve){block, 0}, f, &sizes);
+    e->most_waiting_tokens = o.queue_tokens;
     e->memory = memory;
     e->block_bytes = size.at;
     e->model = model;
@@ -232,66 +260,6 @@ void ftx_engine_close(FtxEngine *e)
     model_leave(model);
 }
 
-/* --- requests in and out ------------------------------------------------------------------------- */
-
-FtxStatus ftx_engine_submit(FtxEngine *e, const FtxRequest *request, uint64_t *id, FtxError *err)
-{
-    FtxRequest q;
-    uint32_t n = 1;
-    Request *r;
-    FtxStatus s;
-
-    if (e->dead.status)
-        return ftx_fail(err, e->dead.status, "%s", e->dead.text);
-    if (!request)
-        return ftx_fail(err, FTX_EINVAL, "ftx_engine_submit: request is NULL");
-    if (e->facts->kind == FTX_MODEL_ENCODER)
-        return ftx_fail(err, FTX_EINVAL, "the model is an encoder: it gives vectors, see ftx_engine_encode");
-    s = request_read(e->model, request, &q, err);
-    if (s)
-        return s;
-    if (q.samples > 1 && (uint32_t)q.samples <= e->slots)
-        n = (uint32_t)q.samples; /* request_fill refuses more */
-    if (e->waiting.n + n > e->slots * WAITING_PER_SEQUENCE || e->unused.n < n)
-        return ftx_fail(err, FTX_EFULL, "%u requests wait already: step the engine, then submit again", e->waiting.n);
-    r = list_last(&e->unused, 0);
-    s = request_fill(e, r, &q, err);
-    if (s)
-        return s;
-    r->id = e->next_id++;
-    for (uint32_t i = 1; i < n; i++)
-        request_follow(e, list_last(&e->unused, i), r, (int)i);
-    for (uint32_t i = 0; i < n; i++) {
-        Request *one = list_last(&e->unused, 0);
-
-        e->unused.n--;
-        one->state = REQUEST_WAITING;
-        list_add(&e->waiting, one);
-    }
-    if (id)
-        *id = r->id;
-    return FTX_OK;
-}
-
-FtxStatus ftx_engine_cancel(FtxEngine *e, uint64_t id, FtxError *err)
-{
-    bool found = false;
-
-    for (uint32_t i = 0; i < e->requests && id; i++) { /* all its samples */
-        Request *r = &e->request[i];
-
-        if (r->id != id || r->cancelled || (r->state != REQUEST_WAITING && r->state != REQUEST_RUNNING))
-            continue;
-        found = r->cancelled = true;
-        if (r->state == REQUEST_WAITING) {
-            list_remove(&e->waiting, r);
-            list_add(&e->ending, r);
-            r->state = REQUEST_ENDING;
-        }
-    }
-    return found ? FTX_OK : ftx_fail(err, FTX_EINVAL, "request %llu neither waits nor runs", (unsigned long long)id);
-}
-
 bool ftx_engine_busy(const FtxEngine *e)
 {
     return engine_busy(e);
@@ -306,6 +274,7 @@ FtxStatus ftx_engine_read_stats(const FtxEngine *e, FtxStats *stats)
         return s;
     now.size = stats->size;
     now.waiting = e->waiting.n;
+    now.waiting_tokens = submit_waiting_tokens(e);
     now.running = e->running.n;
     now.pages = e->pages.all;
     now.free_pages = e->pages.n;
@@ -322,217 +291,6 @@ const float *ftx_engine_logits(const FtxEngine *e, uint64_t id)
     return NULL;
 }
 
-/* --- results ----------------------------------------------------------------------------------------- */
-
-typedef struct Events {
-    FtxEvent *at;
-    size_t n, max;
-} Events;
-
-static FtxEvent *add_event(Events *v, const Request *r)
-{
-    FtxEvent *e = &v->at[v->n++];
-
-    *e = (FtxEvent){.size = sizeof *e,
-                    .request = r->id,
-                    .user = r->user,
-                    .sample = r->params.sample,
-                    .token = -1,
-                    .text = "",
-                    .prompt_tokens = (size_t)(r->n_source ? r->n_source : r->prompt),
-                    .cached_tokens = (size_t)r->cached};
-    return e;
-}
-
-static void retire(FtxEngine *e, Request *r)
-{
-    list_add(&e->unused, r);
-    r->state = REQUEST_FREE;
-    r->leader = NULL;
-    r->found_pages = 0;
-    r->grows = false;
-}
-
-/* Ends a running request. The flight ignores its row from now on. Its slot and pages are reused only after that
- * flight, because requests are admitted between flights. */
-static void end_running(FtxEngine *e, Request *r)
-{
-    for (int i = 0; i < e->flight.rows; i++)
-        if (e->flight.row[i].request == r) {
-            e->flight.row[i].request = NULL;
-            e->flight.stop = true;
-        }
-    schedule_release(e, r);
-    list_remove(&e->running, r);
-    retire(e, r);
-}
-
-static void end_cancelled(FtxEngine *e, Events *v)
-{
-    while (e->ending.n && v->n < v->max) {
-        Request *r = e->ending.at[0];
-
-        add_event(v, r)->finish = FTX_FINISH_CANCEL;
-        list_remove(&e->ending, r);
-        retire(e, r);
-    }
-    for (uint32_t i = 0; i < e->running.n;) {
-        Request *r = e->running.at[i];
-
-        if (!r->cancelled || v->n == v->max) {
-            i++;
-            continue;
-        }
-        add_event(v, r)->finish = FTX_FINISH_CANCEL;
-        end_running(e, r);
-    }
-}
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static bool has_come(const FtxOut *o, int length)
-{
-    return __atomic_load_n(&o->length, __ATOMIC_ACQUIRE) == length;
-}
-
-/* Spins until the device has written the result: a step takes a fraction of a millisecond. After `patience` it waits
- * for the device, which returns its error. */
-static FtxStatus await_result(FtxEngine *e, const FtxOut *o, int length, FtxError *err)
-{
-    const double patience = 0.2; /* seconds */
-    double from = 0.0;
-    FtxStatus s;
-
-    if (e->flight.again && !has_come(o, length)) {
-        from = now();
-        for (uint32_t turn = 1; !has_come(o, length); turn++) {
-            team_pause();
-            if (turn % 4096 == 0 && now() - from > patience)
-                break;
-        }
-        s = has_come(o, length) ? FTX_OK : e->api->wait(e->session, err);
-        if (e->trace)
-            trace_host(e->trace, "wait for a token", (int64_t)(from * 1e9));
-        if (s)
-            return s;
-    }
-    if (!has_come(o, length))
-        return ftx_fail(err, FTX_EDEVICE, "no result for token %d of a sequence: the device has lost a step", length);
-    if (o->token < 0 || o->token >= (int)e->facts->vocab)
-        return ftx_fail(err, FTX_EDEVICE,
-                        "sampled token %d of a vocabulary of %u: the logits may not be finite (FTX_NAN=1 finds where)",
-                        o->token, e->facts->vocab);
-    return FTX_OK;
-}
-
-static FtxStatus keep_logits(FtxEngine *e, Request *r, int row, FtxError *err)
-{
-    const size_t bytes = (size_t)e->facts->vocab * sizeof *r->logits;
-    const FtxStatus s = e->api->read(e->session, FTX_NAMED_logits, (size_t)row * bytes, r->logits, bytes, err);
-
-    r->has_logits = !s;
-    return s;
-}
-
-static FtxFinish finish_of(const Request *r, const FtxOut *o)
-{
-    if (o->finish == 1)
-        return FTX_FINISH_END;
-    return o->finish == 2 || r->length >= r->limit ? FTX_FINISH_LENGTH : FTX_RUNNING;
-}
-
-/* A beam search has no event before its end. */
-static FtxStatus take_group(FtxEngine *e, Request *r, int length, const FtxOut *o, Events *v, FtxError *err)
-{
-    FtxEvent *event;
-    FtxStatus s;
-
-    r->fed = length;
-    r->length = length + 1;
-    if (o->finish == 0 && r->length < r->limit)
-        return FTX_OK;
-    event = add_event(v, r);
-    s = beams_finish(e, r, event, err);
-    e->stats.new_tokens += r->n_found ? r->found[0].count : 0;
-    if (!s)
-        end_running(e, r);
-    return s;
-}
-
-/* With forced_eos, the last token that fits is replaced by that end id. Nothing follows it, so the device need not
- * know. */
-static bool is_forced(const Request *r, const FtxOut *o)
-{
-    return r->forced_eos >= 0 && o->finish != 1 && r->length >= r->limit;
-}
-
-/* Takes the result of row i in the oldest run that was not read. */
-static FtxStatus take_row(FtxEngine *e, int i, Events *v, FtxError *err)
-{
-    const Row *w = &e->flight.row[i];
-    Request *r = w->request;
-    const int length = w->from + w->count + e->flight.taken;
-    const FtxOut *o = &e->out[(size_t)(length % FTX_OUT_RING) * e->facts->sequences + (size_t)i];
-    FtxEvent *event;
-    bool stopped;
-    FtxStatus s = await_result(e, o, length, err);
-
-    if (!s)
-        reuse_landed(e, r, length);
-    if (!s && r->wants_logits && length == r->prompt)
-        s = keep_logits(e, r, i, err);
-    if (s)
-        return s;
-    if (r->beam.width)
-        return take_group(e, r, length, o, v, err);
-    r->fed = length;
-    r->length = length + 1;
-    r->ids[length] = is_forced(r, o) ? r->forced_eos : o->token;
-    event = add_event(v, r);
-    e->stats.new_tokens++;
-    event->token = r->ids[length];
-    event->logprob = r->wants_logprob ? o->logprob : 0.0f;
-    event->finish = is_forced(r, o) ? FTX_FINISH_END : finish_of(r, o);
-    /* An end id is not text. */
-    s = stream_token(&r->stream, e->model->tokenizer, event->finish == FTX_FINISH_END ? -1 : r->ids[length],
-                     event->finish != FTX_RUNNING, &event->text, &event->text_bytes, &stopped, err);
-    if (stopped)
-        event->finish = FTX_FINISH_STOP;
-    if (!s && event->finish != FTX_RUNNING)
-        end_running(e, r);
-    return s;
-}
-
-static FtxStatus take(FtxEngine *e, Events *v, FtxError *err)
-{
-    Flight *f = &e->flight;
-    FtxStatus s = FTX_OK;
-
-    if (!f->again) {
-        s = e->api->wait(e->session, err);
-        f->pending = false;
-    }
-    e->has_lanes = false;
-    for (int i = 0; i < f->rows && !s; i++) {
-        const Row *w = &f->row[i];
-
-        if (!w->request || w->lane)
-            continue;
-        if (w->emit)
-            s = take_row(e, i, v, err);
-        else
-            reuse_landed(e, w->request, w->from + w->count);
-    }
-    f->taken++;
-    return s;
-}
-
 /* --- a step --------------------------------------------------------------------------------------------- */
 
 /* The flight may be run once more as it is. */
@@ -543,7 +301,7 @@ static bool goes_on(FtxEngine *e)
     return f->again && !f->stop && f->issued < f->most && !schedule_can_admit(e);
 }
 
-static FtxStatus take_off(FtxEngine *e, FtxError *err)
+static FtxStatus take_off(FtxEngine *e, Events *v, FtxError *err)
 {
     Flight *f = &e->flight;
     FtxStatus s = f->pending ? e->api->wait(e->session, err) : FTX_OK;
@@ -559,10 +317,12 @@ static FtxStatus take_off(FtxEngine *e, FtxError *err)
         s = schedule_tell(e, err);
     if (!s)
         s = schedule_encode(e, err);
-    if (s || e->running.n == 0)
+    if (!s)
+        s = score_prompt(e, v, err);
+    if (s)
         return s;
     schedule_compose(e);
-    return schedule_upload(e, err);
+    return f->rows ? schedule_upload(e, err) : FTX_OK;
 }
 
 /* How many runs to enqueue now: up to e->ahead, but not before a whole chain (FTX_CHAIN) fits. */
@@ -586,14 +346,14 @@ static FtxStatus fly(FtxEngine *e, Events *v, FtxError *err)
     int n;
 
     if (f->taken == f->issued && !goes_on(e))
-        s = take_off(e, err);
+        s = take_off(e, v, err);
     if (s || f->rows == 0)
         return s;
     n = runs_now(e);
     if (n)
         s = e->api->run(e->session, f->program, f->tokens, f->rows, n, err);
     f->issued += n;
-    return s ? s : take(e, v, err);
+    return s ? s : take_results(e, v, err);
 }
 
 /* The device has failed: every request gets an event. */
@@ -604,7 +364,7 @@ static void end_all(FtxEngine *e, Events *v)
     v->n = 0;
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
         for (uint32_t i = 0; i < lists[k]->n && v->n < v->max; i++)
-            add_event(v, lists[k]->at[i])->finish = FTX_FINISH_ERROR;
+            submit_add_event(v, lists[k]->at[i])->finish = FTX_FINISH_ERROR;
     e->flight.rows = 0;
 }
 
@@ -626,7 +386,7 @@ FtxStatus ftx_engine_step(FtxEngine *e, FtxEvent *events, size_t max, size_t *n,
         return s;
     const int64_t from = e->trace ? trace_now() : 0;
 
-    end_cancelled(e, &v);
+    submit_end_others(e, &v);
     if (v.max - v.n >= e->slots) /* else the step runs in the next call */
         s = fly(e, &v, &why);
     if (s) {

@@ -2,8 +2,8 @@
  *
  *   submit            step                                            device
  *   request.c ──▶ waiting ──admit──▶ running ──compose──▶ IO block ──▶ run, run, run
- *                 (queue)   pages.c             schedule.c                  │
- *                 events ◀── stream.c ◀── take ◀──────── OUT ring ◀─────────┘
+ *                 queue.c   pages.c          batch.c   schedule.c           │
+ *                 events ◀── stream.c ◀── take.c ◀────── OUT ring ◀─────────┘
  *
  * Row: a sequence's tokens in one step. Slot: where the device keeps a sequence's state (page table, history). Lane:
  * one beam of a beam search, with a slot of its own; other sequences have one lane. Flight: rows that were composed
@@ -14,16 +14,25 @@
 
 #include "../../kernels/device/io.h"
 #include "../device/trace.h"
+#include "batch.h"
+#include "fair.h"
 #include "list.h"
+#include "logprobs.h"
 #include "model.h"
 #include "pages.h"
+#include "queue.h"
+
+struct CpuCall; /* kernels/cpu/cpu.h */
 
 enum {
-    WAITING_PER_SEQUENCE = 4, /* requests that may wait, for each sequence */
-    MAX_STOPS = 16,           /* stop strings of a request (ftx.h) */
-    STOP_BYTES = 256,         /* each */
-    WORD_BYTES = 256,         /* bytes of a bad word */
-    WORD_TOKENS = 512,        /* most tokens of one */
+    WAITING_PER_SEQUENCE = 4, /* requests that may wait, for each sequence, if the caller does not say */
+    MOST_WAITING = 65536,
+    MAX_STOPS = 16,          /* stop strings of a request (ftx.h) */
+    STOP_BYTES = 256,        /* each */
+    MOST_TOP = 20,           /* top_logprobs */
+    MOST_BIAS_ENTRIES = 300, /* logit biases, if the artifact was compiled for fewer */
+    WORD_BYTES = 256,        /* bytes of a bad word */
+    WORD_TOKENS = 512,       /* most tokens of one */
 };
 
 /* --- stream.c: tokens to text, up to a stop string --------------------------------------------- */
@@ -66,7 +75,7 @@ typedef enum RequestState {
     REQUEST_FREE = 0, /* never used, or ended: the logits are still there */
     REQUEST_WAITING,
     REQUEST_RUNNING,
-    REQUEST_ENDING, /* cancelled while waiting: its event is still to come */
+    REQUEST_ENDING, /* cancelled or too late while waiting: its event is still to come */
 } RequestState;
 
 typedef struct Request {
@@ -84,6 +93,13 @@ typedef struct Request {
     bool grows;         /* it takes pages as it grows (grow.c) */
     int preemptions;    /* how often it has been preempted */
     int cached;         /* tokens of the prompt that were in the cache when it began to run */
+    int placed;         /* of all its tokens, when it began to run or to run again */
+    int priority;
+    uint32_t passed;                /* how often another has begun before it (queue.h) */
+    uint32_t fair_entry;            /* its key (fair.h) */
+    double deadline;                /* seconds after which it must have begun; 0: none */
+    double submitted, began, first; /* times; 0: not yet */
+    FtxFinish ended;                /* REQUEST_ENDING: why */
 
     /* Several samples are as many requests with one id. The first feeds the prompt; the others share its whole
      * prompt pages and begin after them. */
@@ -98,6 +114,12 @@ typedef struct Request {
     uint32_t keys;        /* keys that are computed */
     uint32_t found_pages; /* the first pages of the prompt that were known at admission */
     uint32_t known_pages; /* the first pages of the sequence that were found or made known */
+    /* What of its logits comes to the host at each token: log-probabilities, or all for a choice there (draw.c). */
+    int top;           /* FtxRequest.top_logprobs */
+    bool on_host;      /* the host chooses its tokens */
+    bool wants_prompt; /* log-probabilities of the prompt: its rows are of one token each (score.c) */
+    bool (*mask)(void *user, int sample, const int32_t *ids, size_t count, uint32_t *bits);
+    void *mask_user;
     FtxParams params;
     int32_t forced_eos; /* FtxRequest.forced_eos */
     FtxBeam beam;       /* width 0: no beam search */
@@ -110,11 +132,12 @@ typedef struct Request {
     int n_source;
     int32_t source_slot; /* its index in $cross_k and $cross_v */
     bool encoded;        /* its keys and values are computed */
-    FtxBias *bias;       /* [limits.logit_bias] */
-    int32_t *ends;       /* [limits.end_ids] */
-    int32_t *bad_words;  /* [limits.bad_words]: as in $bad_words */
-    int32_t *pages;      /* [pages of a sequence and its lanes] */
-    float *logits;       /* [vocab] */
+    FtxBias *bias;       /* [limits.logit_bias or 300] */
+    int n_bias;
+    int32_t *ends;      /* [limits.end_ids] */
+    int32_t *bad_words; /* [limits.bad_words]: as in $bad_words */
+    int32_t *pages;     /* [pages of a sequence and its lanes] */
+    float *logits;      /* [vocab] */
     Stream stream;
 } Request;
 
@@ -166,7 +189,11 @@ struct FtxEngine {
     uint32_t pages_of_sequence;
 
     Request *request; /* [requests] */
-    uint32_t requests;
+    uint32_t requests, most_waiting;
+    uint64_t most_waiting_tokens; /* 0: any number */
+    Fair fair;
+    QueueItem *queue; /* [requests]: while choosing the next request */
+    uint32_t *queued; /* [requests]: indices of these items in `waiting` */
     RequestList waiting, running, ending;
     RequestList unused; /* a stack, so that memory that was touched before is used first */
     int32_t *free_slot; /* [slots]: a stack */
@@ -178,8 +205,19 @@ struct FtxEngine {
     SlotTable page_table, group_table; /* of all slots; the lanes of a beam search, by the slot of lane 0 */
     SlotTable word_table;              /* bad words */
     SlotTable history;                 /* token history that the host writes: prompts that another sample has fed */
+    struct {
+        void (*sample)(const struct CpuCall *call); /* the CPU's kernel */
+        float *row, *logits, *z;                    /* [vocab]: a row of the device; with a mask; processed */
+        uint32_t *marks, *bits;                     /* [vocab], zero between calls; [vocab / 32]: the mask */
+    } draw;
+    FtxTop *top;           /* [sequences][MOST_TOP]: of the rows whose results are being taken */
+    float *prompt_logprob; /* [sequences]: of the prompt that score_prompt has worked on, and its likeliest tokens */
+    FtxTop *prompt_top;    /* [sequences][MOST_TOP] */
+    const Request *scored; /* whose prompt that is, in this step */
     Flight flight;
-    Row *scratch_rows; /* [sequences]: while composing */
+    BatchItem *batch;  /* [sequences]: while composing */
+    int *shares;       /* likewise */
+    Row *scratch_rows; /* likewise */
     FtxEvent *events;  /* [requests]: events of the current step */
     FtxLane *lanes;    /* [sequences]: copies of the device's, while composing or taking results */
     bool has_lanes;    /* `lanes` (and hyp_ids, if small) belong to the run whose results are being taken */
@@ -193,6 +231,32 @@ struct FtxEngine {
     uint64_t next_id;
     FtxError dead; /* .status not 0: the device has failed */
 };
+
+/* submit.c */
+typedef struct Events {
+    FtxEvent *at;
+    size_t n, max;
+} Events;
+
+double engine_now(void); /* seconds of a monotonic clock */
+uint64_t submit_waiting_tokens(const FtxEngine *e);
+FtxEvent *submit_add_event(Events *v, const Request *r);
+/* Ends a running request. The flight ignores its row from now on. Its slot and pages are reused only after that
+ * flight, because requests are admitted between flights. */
+void submit_end_running(FtxEngine *e, Request *r);
+void submit_end_others(FtxEngine *e, Events *v); /* those that were cancelled, or have not begun by their deadline */
+
+/* take.c */
+FtxStatus take_results(FtxEngine *e, Events *v, FtxError *err); /* of the oldest run that was not read */
+
+/* draw.c */
+/* Chooses r's next token from the logits in e->draw.row. False: no token is allowed. */
+bool draw_token(FtxEngine *e, Request *r, FtxOut *out);
+
+/* score.c */
+bool score_pending(const Request *r); /* log-probabilities of its prompt are still to be computed */
+/* Between flights: does so for some tokens of one running request, and adds their event. */
+FtxStatus score_prompt(FtxEngine *e, Events *v, FtxError *err);
 
 /* request.c */
 /* The caller's request with the fields that this library knows; those that the caller lacks have the model's
@@ -247,6 +311,12 @@ void reuse_landed(FtxEngine *e, Request *r, int tokens);
 /* tracing.c */
 FtxStatus tracing_begin(FtxEngine *e, size_t events, FtxError *err);
 FtxStatus tracing_end(FtxEngine *e, const char *path, FtxError *err); /* path NULL: no file */
+
+/* The host reads logits of every row that gets a token. */
+static inline bool engine_reads_logits(const Request *r)
+{
+    return r->top || r->on_host;
+}
 
 /* A request waits, runs or has an event to come. */
 static inline bool engine_busy(const FtxEngine *e)

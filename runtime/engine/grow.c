@@ -71,7 +71,7 @@ int grow_room(const FtxEngine *e, const Request *r)
     return (int)(r->n_pages * e->facts->kv_block) + 1; /* the last token is known and not fed */
 }
 
-/* Of the requests that grow, the one with the fewest tokens to recompute. */
+/* Of the requests that grow: of the last priority the one with the fewest tokens to recompute. */
 static Request *find_victim(const FtxEngine *e)
 {
     Request *least = NULL;
@@ -79,7 +79,8 @@ static Request *find_victim(const FtxEngine *e)
     for (uint32_t i = 0; i < e->running.n; i++) {
         Request *r = e->running.at[i];
 
-        if (grow_does(r) && (!least || r->length <= least->length))
+        if (grow_does(r) &&
+            (!least || r->priority > least->priority || (r->priority == least->priority && r->length <= least->length)))
             least = r;
     }
     return least;

@@ -267,6 +267,8 @@ FtxStatus ftx_model_describe(const FtxModel *m, FtxModelInfo *to)
                       : compute == DT_FP16 ? FTX_FP16
                                            : FTX_FP32,
         .ordinal = m->plan->head->target == FTX_TARGET_CPU ? -1 : m->ordinal,
+        .end_ids = f->ends,
+        .end_ids_count = f->n_ends,
         .has_chat = m->chat.head != NULL,
     };
 
@@ -325,4 +327,13 @@ FtxStatus ftx_detokenize(const FtxModel *m, const int32_t *ids, size_t count, bo
             return ftx_fail(err, FTX_EINVAL, "ids[%zu]: %d is no token id (0 to %u)", i, ids[i],
                             m->artifact.facts->vocab - 1);
     return tokenizer_decode(m->tokenizer, ids, count, skip_special, text, max, n, err);
+}
+
+const char *ftx_token_bytes(const FtxModel *m, int32_t id, size_t *n, bool *special)
+{
+    *n = 0;
+    *special = false;
+    if (!m->tokenizer || id < 0 || id >= (int32_t)m->artifact.facts->vocab)
+        return NULL;
+    return tokenizer_bytes(m->tokenizer, id, n, special);
 }

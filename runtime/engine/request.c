@@ -70,6 +70,11 @@ static FtxStatus check_compiled(const char *field, int v, uint32_t most, const c
                     field, most, v, most, spec_field, v);
 }
 
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
 static FtxStatus check_settings(const FtxEngine *e, const FtxRequest *q, FtxError *err)
 {
     const FtxFacts *f = e->facts;
@@ -98,6 +103,16 @@ static FtxStatus check_settings(const FtxEngine *e, const FtxRequest *q, FtxErro
         s = check_count("forced_bos", q->forced_bos, -1, (int)f->vocab - 1, err);
     if (!s)
         s = check_count("forced_eos", q->forced_eos, -1, (int)f->vocab - 1, err);
+    if (!s)
+        s = check_count("deadline_ms", q->deadline_ms, 0, INT32_MAX, err);
+    if (!s)
+        s = check_count("top_logprobs", q->top_logprobs, 0, least(MOST_TOP, (int)f->vocab), err);
+    if (!s)
+        s = check_count("prompt_logprobs", q->prompt_logprobs, 0, 1, err);
+    if (!s && q->prompt_logprobs && f->kind != FTX_MODEL_DECODER)
+        return ftx_fail(err, FTX_EINVAL, "prompt_logprobs: the model reads a source, which has none");
+    if (!s && q->beams > 1 && (q->top_logprobs || q->prompt_logprobs || q->mask))
+        return ftx_fail(err, FTX_EINVAL, "top_logprobs, prompt_logprobs, mask: not with a beam search");
     if (!s && q->truncate != FTX_TRUNCATE_NONE && q->truncate != FTX_TRUNCATE_START && q->truncate != FTX_TRUNCATE_END)
         return ftx_fail(err, FTX_EINVAL, "truncate: expected none, start or end (FtxTruncate), found %d",
                         (int)q->truncate);
@@ -140,11 +155,6 @@ static int needed_logits(const FtxFacts *f, const Request *r, const FtxRequest *
     return !plain ? MANY : q->top_k == 1 ? 2 : q->top_k; /* 1 would lose ties */
 }
 
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
-
 static void fill_params(const FtxEngine *e, Request *r, const FtxRequest *q)
 {
     r->params = (FtxParams){
@@ -166,7 +176,7 @@ static void fill_params(const FtxEngine *e, Request *r, const FtxRequest *q)
         .sample = q->sample,
         .simple = (q->temperature == 0.0f || r->beam.width) && is_plain(r, q),
         .typical_p = q->typical_p < 1.0f ? q->typical_p : 0.0f,
-        .logits = q->logits || e->nan,
+        .logits = q->logits || e->nan || engine_reads_logits(r) || r->wants_prompt,
         .top_needed = needed_logits(e->facts, r, q),
     };
 }
@@ -239,13 +249,12 @@ void request_follow(const FtxEngine *e, Request *r, Request *leader, int sample)
     r->key = room.key;
     r->logits = room.logits;
     r->stream.text = room.stream.text;
-    if (f->logit_bias)
-        memcpy(room.bias, leader->bias, (size_t)leader->params.n_bias * sizeof *r->bias);
+    memcpy(room.bias, leader->bias, (size_t)leader->n_bias * sizeof *r->bias);
     if (f->bad_words)
         memcpy(room.bad_words, leader->bad_words, (size_t)leader->params.n_words * sizeof *r->bad_words);
     r->leader = leader;
     r->together = 0;
-    r->wants_logits = false;
+    r->wants_logits = r->wants_prompt = false;
     r->params.sample += sample;
 }
 
@@ -261,10 +270,11 @@ static FtxStatus check_id(const FtxEngine *e, const char *field, size_t i, int32
 static FtxStatus fill_bias(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err)
 {
     const FtxFacts *f = e->facts;
+    const uint32_t most = r->beam.width || f->logit_bias > MOST_BIAS_ENTRIES ? f->logit_bias : MOST_BIAS_ENTRIES;
 
-    if (q->bias_count > f->logit_bias)
-        return ftx_fail(err, FTX_EINVAL, "bias_count: %zu, but the spec's limits.logit_bias is %u", q->bias_count,
-                        f->logit_bias);
+    if (q->bias_count > most)
+        return ftx_fail(err, FTX_EINVAL, "bias_count: expected at most %u, found %zu%s", most, q->bias_count,
+                        most < MOST_BIAS_ENTRIES ? " (a beam search: the spec's limits.logit_bias)" : "");
     if (q->bias_count && (!q->bias_ids || !q->bias_values))
         return ftx_fail(err, FTX_EINVAL, "bias_ids or bias_values is NULL");
     for (size_t i = 0; i < q->bias_count; i++) {
@@ -277,7 +287,9 @@ static FtxStatus fill_bias(FtxEngine *e, Request *r, const FtxRequest *q, FtxErr
                             (double)q->bias_values[i]);
         r->bias[i] = (FtxBias){q->bias_ids[i], q->bias_values[i]};
     }
-    r->params.n_bias = (int)q->bias_count;
+    r->n_bias = (int)q->bias_count;
+    r->params.n_bias = q->bias_count > f->logit_bias ? 0 : r->n_bias;
+    r->on_host = q->mask || q->bias_count > f->logit_bias;
     return FTX_OK;
 }
 
@@ -629,6 +641,13 @@ FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *
     r->fed = 0;
     r->keys = 0;
     r->preemptions = r->cached = 0;
+    r->passed = 0;
+    r->top = q->top_logprobs;
+    r->wants_prompt = q->prompt_logprobs;
+    r->mask = q->mask;
+    r->mask_user = q->mask_user;
+    r->priority = q->priority;
+    r->deadline = q->deadline_ms * 1e-3;
     r->salt = q->cache_salt;
     r->forced_eos = q->forced_eos;
     if (!s)
@@ -651,7 +670,7 @@ FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *
         return s;
     fill_params(e, r, q);
     r->length = r->prompt;
-    r->grows = e->overcommit && !r->beam.width && r->together == 1;
+    r->grows = e->overcommit && !r->beam.width && r->together == 1 && !r->wants_prompt;
     r->wants_logits = q->logits;
     r->wants_logprob = q->logprobs;
     r->user = q->user;

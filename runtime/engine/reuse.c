@@ -23,7 +23,7 @@ uint32_t reuse_find(FtxEngine *e, Request *r)
     uint32_t idle = 0;
 
     r->found_pages = 0;
-    if (!p)
+    if (!p || r->wants_prompt) /* every token of it must be computed */
         return 0;
     for (uint32_t i = 0; i < (uint32_t)(r->length - 1) / p->block; i++) {
         const int32_t page = prefix_find(p, key_of(e, r, i), r->ids + (size_t)i * p->block);
@@ -40,7 +40,7 @@ bool reuse_awaits(FtxEngine *e, Request *r)
 {
     const uint32_t missing = r->found_pages;
 
-    if (!e->pages.prefix || missing == (uint32_t)(r->length - 1) / e->pages.prefix->block)
+    if (!e->pages.prefix || r->wants_prompt || missing == (uint32_t)(r->length - 1) / e->pages.prefix->block)
         return false;
     for (uint32_t i = 0; i < e->running.n; i++) {
         Request *other = e->running.at[i];

@@ -1,7 +1,7 @@
 /* schedule.c - chooses the rows of the next step and writes the IO block that describes them.
  *
- * A step has limits.tokens tokens. Sequences that decode come first, one token each. The rest goes to prompts in
- * order of admission, as many tokens as fit (dynamic SplitFuse), so a long prompt comes in chunks and delays nobody.
+ * A step has limits.tokens tokens. Sequences that decode come first, one token each. The rest goes to prompts (dynamic
+ * SplitFuse; batch.h), so a long prompt comes in chunks and delays nobody. Which request begins next: queue.h.
  * Pages for prompt and new tokens are taken at admission, so a running request never lacks memory; with
  * FtxOptions.overcommit they are taken as it grows (grow.c). Page tables change between flights only. */
 #include <assert.h>
@@ -61,35 +61,71 @@ uint32_t schedule_found_program(const ProgramLadder *l, int tokens)
 
 /* --- admission -------------------------------------------------------------------------------------- */
 
-/* The index of the first waiting request that can run now; waiting.n: there is none. Requests keep their order, but
- * one whose prompt begins with pages that another is about to write lets others pass. */
-static uint32_t next_to_admit(FtxEngine *e)
+typedef struct Admission {
+    FtxEngine *e;
+    uint32_t reserve; /* pages that running requests will probably take */
+} Admission;
+
+/* Whether item i of the queue can run now. One whose prompt begins with pages that another is about to write lets others
+ * pass. */
+static QueueFit fits_now(void *user, uint32_t i)
 {
-    const uint32_t reserve = e->waiting.n ? grow_reserve(e) : 0;
+    const Admission *a = user;
+    FtxEngine *e = a->e;
+    Request *r = e->waiting.at[e->queued[i]];
+
+    if (e->free_slots < (r->beam.width ? (uint32_t)r->beam.width : r->together) ||
+        (e->facts->sources && !e->free_sources))
+        return QUEUE_TOO_LARGE;
+
+    const uint32_t idle = reuse_find(e, r);
+
+    if (reuse_awaits(e, r))
+        return QUEUE_LATER;
+    const uint32_t pages = grow_does(r) ? grow_needs(e, r) : r->all_pages;
+
+    return (uint64_t)pages - r->found_pages + a->reserve > e->pages.n - idle ? QUEUE_TOO_LARGE : QUEUE_FITS;
+}
+
+/* The waiting requests that are no further samples, as the queue sees them. */
+static uint32_t list_queue(FtxEngine *e)
+{
+    uint32_t n = 0;
 
     for (uint32_t i = 0; i < e->waiting.n; i += e->waiting.at[i]->together) {
-        Request *r = e->waiting.at[i];
+        const Request *r = e->waiting.at[i];
 
-        if (e->free_slots < (r->beam.width ? (uint32_t)r->beam.width : r->together) ||
-            (e->facts->sources && !e->free_sources))
-            break;
-
-        const uint32_t idle = reuse_find(e, r);
-
-        if (reuse_awaits(e, r))
-            continue;
-        const uint32_t pages = grow_does(r) ? grow_needs(e, r) : r->all_pages;
-
-        if ((uint64_t)pages - r->found_pages + reserve > e->pages.n - idle)
-            break;
-        return i;
+        e->queued[n] = i;
+        e->queue[n++] = (QueueItem){.priority = r->priority,
+                                    .preempted = r->preemptions > 0,
+                                    .served = e->fair.at[r->fair_entry].served,
+                                    .passed = r->passed};
     }
-    return e->waiting.n;
+    return n;
+}
+
+/* The index of the waiting request that runs next; waiting.n: none can now. passed: it is admitted, so those that it
+ * passes count that. */
+static uint32_t next_to_admit(FtxEngine *e, bool passed)
+{
+    uint32_t too_large[QUEUE_MOST_PASSED], n_too_large, n, next;
+    Admission a = {.e = e};
+
+    if (!e->waiting.n || !e->free_slots)
+        return e->waiting.n;
+    a.reserve = grow_reserve(e);
+    n = list_queue(e);
+    next = queue_next(e->queue, n, fits_now, &a, too_large, &n_too_large);
+    if (next == n)
+        return e->waiting.n;
+    for (uint32_t i = 0; i < n_too_large && passed; i++)
+        e->waiting.at[e->queued[too_large[i]]]->passed++;
+    return e->queued[next];
 }
 
 bool schedule_can_admit(FtxEngine *e)
 {
-    return next_to_admit(e) < e->waiting.n;
+    return next_to_admit(e, false) < e->waiting.n;
 }
 
 /* A further sample shares the first one's whole prompt pages, and its source. */
@@ -123,6 +159,7 @@ FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err)
     (void)taken;
     r->slot = e->free_slot[--e->free_slots];
     r->fed = (int)(shared * e->facts->kv_block);
+    r->placed = r->fed;
     r->known_pages = shared;
     r->cached = r->preemptions ? r->cached : (int)(r->found_pages * e->facts->kv_block);
     if (shared)
@@ -156,18 +193,20 @@ FtxStatus schedule_admit(FtxEngine *e, FtxError *err)
 {
     FtxStatus s = FTX_OK;
 
-    for (uint32_t i; !s && (i = next_to_admit(e)) < e->waiting.n;)
+    for (uint32_t i; !s && (i = next_to_admit(e, true)) < e->waiting.n;)
         for (uint32_t n = e->waiting.at[i]->together; n && !s; n--) {
             Request *r = e->waiting.at[i];
 
             list_remove(&e->waiting, r);
             r->state = REQUEST_RUNNING;
+            r->began = r->began > 0.0 ? r->began : engine_now();
             list_add(&e->running, r);
             s = schedule_place(e, r, err);
             if (!r->leader && !r->preemptions) {
                 e->stats.requests++;
                 e->stats.prompt_tokens += (uint64_t)r->prompt;
                 e->stats.cached_tokens += (uint64_t)r->cached;
+                fair_serve(&e->fair, r->fair_entry, (uint64_t)(r->prompt - r->cached));
             }
         }
     return s;
@@ -270,31 +309,38 @@ static void order_rows(Flight *f, const Row *rows, int n)
     f->tokens = first;
 }
 
+/* The running requests as batch_share sees them. A sample that waits for its leader needs nothing yet. */
+static void list_batch(FtxEngine *e)
+{
+    for (uint32_t i = 0; i < e->running.n; i++) {
+        const Request *r = e->running.at[i];
+
+        e->batch[i] = (BatchItem){0};
+        if (!is_prompt(r))
+            e->batch[i].lanes = r->beam.width ? r->beam.width : 1;
+        else if (!r->leader && !score_pending(r) && r != e->scored)
+            e->batch[i] = (BatchItem){.need = r->length - r->fed, .started = r->fed > r->placed && !r->wants_prompt};
+    }
+}
+
 void schedule_compose(FtxEngine *e)
 {
     Flight *f = &e->flight;
     Row *rows = e->scratch_rows;
-    int n = 0, left = (int)e->facts->tokens;
+    int n = 0;
 
     start_samples(e);
-    for (uint32_t i = 0; i < e->running.n; i++)
-        if (!is_prompt(e->running.at[i])) {
-            const int lanes = e->running.at[i]->beam.width ? e->running.at[i]->beam.width : 1;
-
-            for (int lane = 0; lane < lanes; lane++, left--) {
-                rows[n] = row_of(e->running.at[i], 1);
-                rows[n++].lane = lane;
-            }
-            e->running.at[i]->fed++;
-        }
-    for (uint32_t i = 0; i < e->running.n && left > 0; i++) {
+    list_batch(e);
+    batch_share(e->batch, (int)e->running.n, (int)e->facts->tokens, e->shares);
+    for (uint32_t i = 0; i < e->running.n; i++) {
         Request *r = e->running.at[i];
+        const int lanes = e->batch[i].lanes, count = lanes ? 1 : e->shares[i];
 
-        if (is_prompt(r) && !r->leader) {
-            rows[n++] = row_of(r, r->length - r->fed < left ? r->length - r->fed : left);
-            left -= rows[n - 1].count;
-            r->fed += rows[n - 1].count;
+        for (int lane = 0; lane < (lanes ? lanes : count > 0); lane++) {
+            rows[n] = row_of(r, count);
+            rows[n++].lane = lane;
         }
+        r->fed += count;
     }
     order_rows(f, rows, n);
     start_samples(e); /* for the next step: the first sample may end before it */
@@ -312,9 +358,10 @@ static void choose_program(FtxEngine *e)
         const int left = w->request->limit - (w->from + w->count);
 
         decode = decode && w->count == 1 && w->emit;
-        /* after this step the host reads logits, or a beam search gets rows for its other lanes */
-        grows = grows || ((w->request->wants_logits || w->request->beam.width) && w->emit &&
-                          w->from + w->count == w->request->prompt);
+        /* the host reads logits after this step, or a beam search gets rows for its other lanes */
+        grows = grows || engine_reads_logits(w->request) ||
+                ((w->request->wants_logits || w->request->beam.width) && w->emit &&
+                 w->from + w->count == w->request->prompt);
         f->most = left > f->most ? left : f->most;
     }
     for (int i = 0; i < f->rows; i++) {
@@ -327,6 +374,8 @@ static void choose_program(FtxEngine *e)
     decode = decode && schedule_program(&e->decode, f->tokens, &f->program);
     if (!decode)
         f->program = schedule_found_program(&e->step, f->tokens);
+    for (uint32_t i = 0; i < e->running.n; i++) /* they have steps of their own */
+        grows = grows || score_pending(e->running.at[i]) || e->running.at[i] == e->scored;
     f->again = decode && e->api->asynchronous && !grows;
 }
 

@@ -1,4 +1,4 @@
-/* score.c - log-probabilities of a given text: ftx_engine_score.
+/* score.c - log-probabilities of a given text: ftx_engine_score, FtxRequest.prompt_logprobs.
  *
  * The text's tokens are fed as rows of one token each, all of one slot. A step appends all keys and values before
  * its attention, and each row sees the cache up to its own position, so rows of one sequence may stand side by side.
@@ -6,7 +6,6 @@
  *
  * On a GPU, attention may read earlier positions while the kernel that appends still runs. There the tokens are
  * first fed as a prompt chunk. */
-#include <math.h>
 #include <string.h>
 
 #include "engine.h"
@@ -33,18 +32,6 @@ static FtxStatus check(const FtxEngine *e, const int32_t *ids, size_t n, const f
     return FTX_OK;
 }
 
-static float log_softmax_at(const float *logits, uint32_t vocab, int32_t id)
-{
-    float most = logits[0];
-    double sum = 0.0;
-
-    for (uint32_t v = 1; v < vocab; v++)
-        most = fmaxf(most, logits[v]);
-    for (uint32_t v = 0; v < vocab; v++)
-        sum += exp((double)(logits[v] - most));
-    return (float)((double)(logits[id] - most) - log(sum));
-}
-
 static FtxStatus run_rows(FtxEngine *e, int rows, int tokens, FtxError *err)
 {
     Flight *f = &e->flight;
@@ -61,10 +48,11 @@ static FtxStatus run_rows(FtxEngine *e, int rows, int tokens, FtxError *err)
     return s;
 }
 
-/* Runs tokens [at, at + rows) in one step and takes the log-probabilities of the tokens after them. */
-static FtxStatus score_rows(FtxEngine *e, Request *r, int at, int rows, float *logprobs, FtxError *err)
+/* Runs tokens [at, at + rows) in one step and takes the log-probabilities of the tokens after them: logprobs[rows], and
+ * top[rows][MOST_TOP], of which r->top are written. */
+static FtxStatus score_rows(FtxEngine *e, Request *r, int at, int rows, float *logprobs, FtxTop *top, FtxError *err)
 {
-    const size_t bytes = (size_t)e->facts->vocab * sizeof *r->logits;
+    const size_t bytes = (size_t)e->facts->vocab * sizeof *e->draw.row;
     Flight *f = &e->flight;
     FtxStatus s = FTX_OK;
 
@@ -77,11 +65,46 @@ static FtxStatus score_rows(FtxEngine *e, Request *r, int at, int rows, float *l
     if (!s)
         s = run_rows(e, rows, rows, err);
     for (int i = 0; i < rows && !s; i++) {
-        s = e->api->read(e->session, FTX_NAMED_logits, (size_t)i * bytes, r->logits, bytes, err);
+        s = e->api->read(e->session, FTX_NAMED_logits, (size_t)i * bytes, e->draw.row, bytes, err);
         if (!s)
-            logprobs[at + i] = log_softmax_at(r->logits, e->facts->vocab, r->ids[at + i + 1]);
+            logprobs[i] =
+                logprobs_at(e->draw.row, e->facts->vocab, r->ids[at + i + 1], top + (size_t)i * MOST_TOP, r->top);
     }
     return s;
+}
+
+bool score_pending(const Request *r)
+{
+    return r->wants_prompt && r->fed < r->prompt - 1;
+}
+
+FtxStatus score_prompt(FtxEngine *e, Events *v, FtxError *err)
+{
+    FtxEvent *event;
+    Request *r = NULL;
+    FtxStatus s;
+    int rows, at;
+
+    e->scored = NULL;
+    for (uint32_t i = 0; i < e->running.n && !r; i++)
+        r = score_pending(e->running.at[i]) ? e->running.at[i] : NULL;
+    if (!r)
+        return FTX_OK;
+    at = r->fed;
+    rows = r->prompt - 1 - at < (int)e->slots ? r->prompt - 1 - at : (int)e->slots;
+    s = score_rows(e, r, at, rows, e->prompt_logprob, e->prompt_top, err);
+    if (s)
+        return s;
+    r->fed += rows;
+    reuse_landed(e, r, r->fed);
+    e->scored = r;
+    event = submit_add_event(v, r);
+    event->prompt_first = (size_t)at + 1;
+    event->prompt_count = (size_t)rows;
+    event->prompt_logprobs = e->prompt_logprob;
+    event->prompt_top = e->prompt_top;
+    event->top_count = (size_t)r->top;
+    return FTX_OK;
 }
 
 FtxStatus ftx_engine_score(FtxEngine *e, const int32_t *ids, size_t n, float *logprobs, FtxError *err)
@@ -94,7 +117,8 @@ FtxStatus ftx_engine_score(FtxEngine *e, const int32_t *ids, size_t n, float *lo
         return s;
     r = list_last(&e->unused, 0);
     r->id = 0;
-    r->wants_logits = false;
+    r->wants_logits = r->on_host = r->wants_prompt = false;
+    r->top = 0;
     r->params = (FtxParams){.top_p = 1.0f, .repetition = 1.0f, .simple = 1, .logits = 1, .top_needed = 1};
     r->prompt = r->limit = (int)n;
     memcpy(r->ids, ids, n * sizeof *ids);
@@ -110,7 +134,7 @@ FtxStatus ftx_engine_score(FtxEngine *e, const int32_t *ids, size_t n, float *lo
         s = schedule_tell(e, err);
     for (int at = 0, rows, last = (int)n - 1; at < last && !s; at += rows) {
         rows = last - at < (int)e->slots ? last - at : (int)e->slots;
-        s = score_rows(e, r, at, rows, logprobs, err);
+        s = score_rows(e, r, at, rows, logprobs + at, e->prompt_top, err);
     }
     schedule_release(e, r);
     e->flight = (Flight){.row = e->flight.row};

@@ -69,6 +69,15 @@ static void put_byte(TokenizerStream *d, unsigned char byte, TextSink *out)
     }
 }
 
+const char *tokenizer_bytes(const Tokenizer *t, int32_t id, size_t *n, bool *special)
+{
+    const bool there = id >= 0 && (size_t)id < t->n_tokens && (t->tokens[id].flags & TOK_PRESENT);
+
+    *n = there ? t->tokens[id].bytes : 0;
+    *special = there && (t->tokens[id].flags & TOK_SPECIAL);
+    return there ? (const char *)t->bytes + t->tokens[id].offset : "";
+}
+
 static void put_token(const Tokenizer *t, TokenizerStream *d, int32_t id, bool skip_special, TextSink *out)
 {
     const uint32_t flags = t->facts->flags;

@@ -73,5 +73,7 @@ FtxStatus tokenizer_stream(const Tokenizer *t, TokenizerStream *s, int32_t id, b
                            size_t *n, FtxError *err);
 
 size_t tokenizer_token_bytes(const Tokenizer *t); /* the longest text of a token */
+/* The bytes of a token behind others, which may be a part of a character; "": it has none. */
+const char *tokenizer_bytes(const Tokenizer *t, int32_t id, size_t *n, bool *special);
 
 #endif

@@ -61,7 +61,7 @@ static const struct {
 typedef struct Log {
     char at[LOG_BYTES];
     size_t n;
-    bool ended, cancelled;
+    bool begun, ended, cancelled;
 } Log;
 
 typedef struct Job {
@@ -205,6 +205,30 @@ static void share_beginning(Storm *s, Job *j)
     j->request.cache_salt = rarely(s, 6);
 }
 
+/* A grammar: the token before and the number of tokens decide which may follow; after some texts none may. */
+static bool allow(void *user, int sample, const int32_t *ids, size_t count, uint32_t *bits)
+{
+    const int vocab = *(const int *)user;
+    const unsigned last = count ? (unsigned)ids[count - 1] : (unsigned)sample;
+
+    for (int id = 0; id < vocab; id++)
+        if (((unsigned)id * 7 + last * 13 + (unsigned)count) % 5 < 2)
+            bits[id / 32] |= 1u << id % 32;
+    return count < 5 || last % 8;
+}
+
+static void set_wishes(Storm *s, FtxRequest *q)
+{
+    q->priority = (int)dice(s, 3) - 1;
+    q->fair_key = dice(s, 3);
+    if (q->beams > 1)
+        return;
+    q->top_logprobs = rarely(s, 3) ? (int)dice(s, 21) : 0;
+    q->prompt_logprobs = s->info.kind == FTX_MODEL_DECODER && rarely(s, 5);
+    q->mask = rarely(s, 5) ? allow : NULL;
+    q->mask_user = &s->info.vocab;
+}
+
 /* Makes a random request, which now and then is invalid. */
 static void make_job(Storm *s, Job *j)
 {
@@ -245,6 +269,7 @@ static void make_job(Storm *s, Job *j)
         set_sampling(s, q);
     q->logprobs = rarely(s, 2);
     q->logits = j->with_logits = rarely(s, 4);
+    set_wishes(s, q);
     if (rarely(s, 15)) { /* invalid: it is refused and must not affect others */
         const int mistake = (int)dice(s, 4);
 
@@ -268,6 +293,17 @@ static void __attribute__((format(printf, 2, 3))) log_add(Log *l, const char *fo
     va_end(args);
     if (l->n >= LOG_BYTES)
         abort(); /* LOG_BYTES is too small */
+}
+
+static uint64_t sum_of(uint64_t sum, const float *at, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+
+        memcpy(&bits, &at[i], sizeof bits);
+        sum = (sum ^ bits) * 1099511628211u;
+    }
+    return sum;
 }
 
 static void log_hypotheses(const Storm *s, const Job *j, Log *l, const FtxEvent *e)
@@ -301,6 +337,20 @@ static void log_logits(const Storm *s, const Job *j, Log *l)
     log_add(l, "logits %llx;", logits ? (unsigned long long)sum : 0);
 }
 
+/* Checksums of log-probabilities, a word for each token. */
+static void log_tokens(Log *l, size_t first, const float *logprobs, const FtxTop *top, size_t n, size_t top_count)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint64_t sum = 14695981039346656037u;
+
+        for (size_t k = 0; k < top_count; k++) {
+            sum = sum_of(sum, &top[i * 20 + k].logprob, 1);
+            sum = (sum ^ (uint64_t)top[i * 20 + k].id) * 1099511628211u;
+        }
+        log_add(l, " %zu:%a:%llx", first + i, (double)logprobs[i], (unsigned long long)sum);
+    }
+}
+
 static void take_event(const Storm *s, const FtxEvent *e)
 {
     Job *j = e->user;
@@ -317,8 +367,15 @@ static void take_event(const Storm *s, const FtxEvent *e)
         l->ended = l->cancelled = true;
         return;
     }
-    if (l->n == 0 && sample == 0)
+    if (e->prompt_count) {
+        log_tokens(l, e->prompt_first, e->prompt_logprobs, e->prompt_top, e->prompt_count, e->top_count);
+        return;
+    }
+    if (!l->begun && sample == 0)
         log_logits(s, j, l);
+    l->begun = true;
+    if (e->top_count)
+        log_tokens(l, 0, &e->logprob, e->top, 1, e->top_count);
     log_add(l, " %d/%a", e->token, (double)e->logprob);
     if (e->finish != FTX_RUNNING) {
         log_add(l, " finish %d, %zu found", (int)e->finish, e->hypotheses);
@@ -326,6 +383,23 @@ static void take_event(const Storm *s, const FtxEvent *e)
             log_hypotheses(s, j, l, e);
         l->ended = true;
     }
+}
+
+/* Each page is free, or held by somebody; a free one may be cached. Each request is in one list. */
+static void check_lists(const Storm *s)
+{
+    const FtxEngine *e = s->engine;
+    const uint32_t idle = e->pages.prefix ? e->pages.prefix->idle : 0;
+    uint32_t held = 0;
+
+    for (uint32_t i = 0; i < e->pages.all; i++)
+        held += e->pages.users[i] > 0;
+    if (held + e->pages.n != e->pages.all || idle > e->pages.n)
+        storm_fail(s, "%u pages are held, %u free, %u of these cached; there are %u", held, e->pages.n, idle,
+                   e->pages.all);
+    if (e->waiting.n + e->running.n + e->ending.n + e->unused.n != e->requests)
+        storm_fail(s, "%u requests wait, %u run, %u end, %u are unused; there are %u", e->waiting.n, e->running.n,
+                   e->ending.n, e->unused.n, e->requests);
 }
 
 /* One step. The array has room for exactly as many events as a step may return. */
@@ -345,6 +419,7 @@ static void step(const Storm *s)
     for (size_t i = 0; i < n; i++)
         take_event(s, &events[i]);
     free(events);
+    check_lists(s);
 }
 
 static void finish(const Storm *s)
@@ -380,17 +455,6 @@ static void check_idle(const Storm *s)
 }
 
 /* --- scores and vectors -------------------------------------------------------------------------------- */
-
-static uint64_t sum_of(uint64_t sum, const float *at, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits;
-
-        memcpy(&bits, &at[i], sizeof bits);
-        sum = (sum ^ bits) * 1099511628211u;
-    }
-    return sum;
-}
 
 /* Scores random ids: the same ids give the same log-probabilities at any time. While requests run, scoring is refused
  * and changes nothing. */

@@ -3,7 +3,8 @@
  * The fake model's next token is a hash of all tokens before it and of the request's seed. The fake
  * device computes it from its own cache, through page tables, so a page given to two sequences, a
  * wrong position or a stale IO block changes the tokens; fake_next says what they must be. It knows, too,
- * that attention starts early: what a step reads of earlier positions no other row may write in it.
+ * that attention starts early: what a step reads of earlier positions no other row may write in it, but what stands there
+ * already (rows with FtxParams.logits: log-probabilities of a prompt; synchronous, a step appends before it reads).
  *
  * Synchronous, run is done when it returns. Asynchronous, a thread works through a queue: copies of
  * IO are made when their turn comes, results appear late, `length` last. */
@@ -31,7 +32,6 @@ typedef struct FakeDevice {
     bool fail_late;    /* the failure shows in wait, not in run */
     bool lose_results; /* runs leave OUT alone */
     int32_t token;     /* results have it in place of theirs; 0: theirs */
-    bool scores;       /* steps are those of ftx_engine_score: rows of one slot, and the logits of each */
     FtxStatus trace;   /* of DeviceApi.trace */
     Trace *traced;     /* what it was given last */
     bool made_up;      /* benchmarks: nobody has written what stands in caches and histories */

@@ -48,7 +48,7 @@ uint64_t fake_words(uint64_t seed, const int32_t *words, int n)
 
 float fake_logit(const int32_t *ids, int n, uint32_t token)
 {
-    return (float)(hash_ids(ids, n) % 1000) + (float)token;
+    return (float)((hash_ids(ids, n) + token * 2654435761u) >> 12 & 0xffff) * 0x1p-12f;
 }
 
 /* --- artifact ------------------------------------------------------------------------------------- */
@@ -265,7 +265,7 @@ static void check_step(Session *s, const Command *c)
         EXPECT(r->kv_len <= r->limit && r->limit <= (int)f->context, "row %d: %d %d", i, r->kv_len, r->limit);
         singles += r->q_len == 1;
         for (int k = 0; k < i; k++)
-            EXPECT(fake.scores || row[k].slot != r->slot, "slot %d twice", r->slot);
+            EXPECT(params[i].logits || row[k].slot != r->slot, "slot %d twice", r->slot);
         for (int k = 0; k < params[i].n_bias; k++) {
             const FtxBias *b = &bias[i * (int)f->logit_bias + k];
 
@@ -290,12 +290,13 @@ static void check_early_reads(Session *s, const Command *c)
 {
     const FtxRow *row = named_io(s, FTX_NAMED_rows);
     const FtxToken *token = named_io(s, FTX_NAMED_token);
+    const FtxParams *params = named_io(s, FTX_NAMED_params);
 
     for (int i = 0; i < c->S; i++)
         for (int p = 0; p < row[i].kv_len - row[i].q_len; p++)
             for (int t = 0; t < c->T; t++)
                 EXPECT(cache(s, row[i].slot, p) != cache(s, token[t].slot, token[t].pos) ||
-                           (fake.scores && *cache(s, row[i].slot, p) == token[t].id),
+                           (params[i].logits && (!fake.asynchronous || *cache(s, row[i].slot, p) == token[t].id)),
                        "row %d reads position %d, which token %d of the same step writes", i, p, t);
 }
 
@@ -318,7 +319,7 @@ static void run_row(Session *s, int i)
     fake.params = *p;
     for (int k = 0; k < r->q_len; k++)
         *cache(s, r->slot, token[k].pos) = history[token[k].pos] = token[k].id;
-    if (!(r->emit || fake.scores) || r->done)
+    if (!(r->emit || p->logits) || r->done)
         return;
     for (int k = 0; k < n; k++) {
         ids[k] = *cache(s, r->slot, k);
@@ -327,7 +328,7 @@ static void run_row(Session *s, int i)
     }
     for (uint32_t v = 0; v < f->vocab; v++)
         logits[v] = fake_logit(ids, n, v);
-    if (fake.scores)
+    if (!r->emit)
         return;
     next = fake_next(ids, n,
                      fake_words(fake_seed((uint64_t)p->seed_high << 32 | p->seed_low, p->sample), words, p->n_words),

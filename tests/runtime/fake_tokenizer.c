@@ -129,6 +129,14 @@ FtxStatus tokenizer_stream(const Tokenizer *t, TokenizerStream *s, int32_t id, b
     return FTX_OK;
 }
 
+const char *tokenizer_bytes(const Tokenizer *t, int32_t id, size_t *n, bool *special)
+{
+    (void)t;
+    *n = strlen(fake_piece(id));
+    *special = false;
+    return fake_piece(id);
+}
+
 size_t tokenizer_token_bytes(const Tokenizer *t)
 {
     (void)t;

@@ -593,6 +593,32 @@ static int name_seed(void **state)
     return 0;
 }
 
+/* Bytes of tokens, which may be half a character; none outside of the vocabulary. */
+static void test_token_bytes(void **state)
+{
+    FakeSizes sizes = fake_sizes();
+    bool special = true;
+    size_t n;
+    Bed b;
+
+    (void)state;
+    reset_fake(false, 0);
+    open_bed(&b, &sizes);
+    for (int32_t id = 0; id < 61; id++) {
+        assert_string_equal(ftx_token_bytes(b.model, id, &n, &special), fake_piece(id));
+        assert_true(n == strlen(fake_piece(id)) && !special);
+    }
+    n = 5;
+    assert_null(ftx_token_bytes(b.model, 61, &n, &special));
+    assert_int_equal(n, 0);
+    assert_null(ftx_token_bytes(b.model, -1, &n, &special));
+    close_bed(&b);
+    sizes.tokenizer = false;
+    open_bed(&b, &sizes);
+    assert_null(ftx_token_bytes(b.model, 5, &n, &special));
+    close_bed(&b);
+}
+
 /* As many sequences run at once as a step has tokens. */
 static void test_small_steps(void **state)
 {
@@ -623,21 +649,14 @@ static void test_small_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alone),
-        cmocka_unit_test(test_alone_asynchronous),
-        cmocka_unit_test(test_run_ahead),
-        cmocka_unit_test(test_chunks_beside_decode),
-        cmocka_unit_test(test_finishes),
-        cmocka_unit_test(test_stop_strings),
-        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_many_cancelled),
-        cmocka_unit_test(test_events_fit),
-        cmocka_unit_test(test_logits),
-        cmocka_unit_test(test_samples),
-        cmocka_unit_test(test_leader_ends),
-        cmocka_unit_test(test_long_rows),
-        cmocka_unit_test(test_small_steps),
-        cmocka_unit_test_teardown(test_random, name_seed),
+        cmocka_unit_test(test_alone),       cmocka_unit_test(test_alone_asynchronous),
+        cmocka_unit_test(test_run_ahead),   cmocka_unit_test(test_chunks_beside_decode),
+        cmocka_unit_test(test_finishes),    cmocka_unit_test(test_stop_strings),
+        cmocka_unit_test(test_cancel),      cmocka_unit_test(test_many_cancelled),
+        cmocka_unit_test(test_events_fit),  cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_samples),     cmocka_unit_test(test_leader_ends),
+        cmocka_unit_test(test_long_rows),   cmocka_unit_test(test_small_steps),
+        cmocka_unit_test(test_token_bytes), cmocka_unit_test_teardown(test_random, name_seed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 # queue.py - requests that wait: who shares the prefix cache, and what is answered where there is no room.
 import threading
 
-from client import Server, check, compile_model
+from client import Server, check, compile_model, request
 
 PATH = "/v1/completions"
 server = Server(compile_model("narrow", "-D", "limits.sequences=2", "-D", "limits.tokens=8"), "--queue", "12")
@@ -29,5 +29,48 @@ check(cached(cache_salt="a") > 16, "the same salt shares")
 check(cached(cache_salt="b") == 0 and cached() == 0, "another salt, and none, share nothing with it")
 check(server.post(PATH, **SHORT, cache_salt="").status == 400, "an empty salt")
 check(server.post(PATH, **SHORT, cache_salt=5).status == 400, "a salt that is no string")
+
+# priorities: two run, the others begin by priority, then in the order of arrival
+def begin(**fields):
+    s = server.connect()
+    s.sendall(request("POST", PATH, dict(LATER, stream=True, **fields)))
+    return s
+
+
+LATER = {"prompt": [5, 17, 9], "temperature": 0, "ignore_eos": True}
+long = [begin(max_tokens=900) for _ in range(2)]
+server.wait_for("both run", lambda: server.metric("vllm:num_requests_running") == 2)
+order = []
+
+
+def read(name, s):
+    if s.recv(1):
+        order.append(name)
+    while b"[DONE]" not in s.recv(65536):
+        pass
+
+
+readers = []
+for name, priority in (("a", 3), ("b", -2147483648), ("c", 3), ("d", 0)):
+    waits = len(readers)
+    readers.append(threading.Thread(target=read, args=(name, begin(max_tokens=60, priority=priority))))
+    readers[-1].start()
+    server.wait_for("it waits", lambda: server.metric("vllm:num_requests_waiting") == waits + 1)
+late = server.post(PATH, **LATER, max_tokens=1, deadline=0.05)
+check(late.status == 503 and late.error()["code"] == "deadline_exceeded", "too late: " + late.text)
+check(late.head.get("x-should-retry") == "false", "it says that it should not be sent again")
+data = begin(max_tokens=1, deadline=0.05)
+text = b""
+while b"[DONE]" not in text and b"deadline_exceeded" not in text:
+    text += data.recv(65536)
+check(b"deadline_exceeded" in text, "a stream that is too late")
+long[0].close() # one at a time from now on
+for r in readers:
+    r.join()
+check(server.metric("vllm:request_queue_time_seconds_sum") > server.metric("vllm:request_prefill_time_seconds_sum"), "the time in the queue")
+check("".join(order) == "bdac", "the order: " + "".join(order))
+check(server.post(PATH, **LATER, max_tokens=1, deadline=1000, priority=-5).status == 200, "in time")
+for s in long:
+    s.close()
 server.stop()
 print("queue: as it should be")

@@ -64,6 +64,7 @@ def show(title, method, path, body=None, head=KEY):
     text = re.sub(r'"logprob":-?[0-9.e-]+', '"logprob":X', text)
     text = re.sub(r'("(?:relevance_)?score":-?[0-9]\.?[0-9]{0,2})[0-9]*', r"\1", text)
     text = re.sub(r'"embedding":("[^"]*"|\[[^\]]*\])', lambda m: '"embedding":' + vector(m.group(1)), text)
+    text = re.sub(r'":-[0-9.e-]+', '":X', text)
     text = re.sub(r'"token_logprobs":\[[^\]]*\]', '"token_logprobs":[X]', text)
     found += f"=== {title}\n{method} {path} {json.dumps(body)[:300] if body is not None else ''}\n" + head.replace("\r", "") + "\n\n" + text + "\n"
 
@@ -87,6 +88,10 @@ show("lists of ids, echoed", "POST", TEXT, dict(GREEDY, prompt=[[300, 301], [302
 show("an echo in a stream", "POST", TEXT, dict(P, max_tokens=2, echo=True, stream=True))
 show("log-probabilities", "POST", TEXT, dict(P, max_tokens=3, logprobs=0))
 show("log-probabilities in a stream", "POST", TEXT, dict(P, max_tokens=3, logprobs=0, stream=True))
+show("likeliest tokens", "POST", TEXT, dict(P, max_tokens=2, logprobs=2))
+show("likeliest tokens in a stream", "POST", TEXT, dict(P, max_tokens=2, logprobs=1, stream=True))
+show("log-probabilities of a prompt", "POST", TEXT, dict(P, max_tokens=1, logprobs=1, echo=True))
+show("log-probabilities of a prompt in a stream", "POST", TEXT, dict(P, max_tokens=1, logprobs=0, echo=True, stream=True))
 show("a stop string", "POST", TEXT, dict(P, max_tokens=30, stop=" king"))
 show("stop strings in a stream", "POST", TEXT, dict(P, max_tokens=30, stop=["xyz", " king"], stream=True))
 show("a stop token", "POST", TEXT, dict(P, max_tokens=8, stop_token_ids=[0, 1, 2, 3], ignore_eos=True))
@@ -105,6 +110,7 @@ show("a chat", "POST", TALK, dict(HELLO, max_tokens=6))
 show("a chat as a stream", "POST", TALK, dict(HELLO, max_tokens=4, stream=True, stream_options={"include_usage": True}))
 show("log-probabilities of a chat", "POST", TALK, dict(HELLO, max_tokens=2, logprobs=True))
 show("log-probabilities of a chat in a stream", "POST", TALK, dict(HELLO, max_tokens=2, logprobs=True, stream=True))
+show("likeliest tokens of a chat", "POST", TALK, dict(HELLO, max_tokens=2, logprobs=True, top_logprobs=2))
 show("content in parts", "POST", TALK, dict(HELLO, messages=[{"role": "user", "content": [{"type": "text", "text": "Tell a"}, {"type": "text", "text": "story."}]}], max_completion_tokens=2, max_tokens=9))
 TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]
 show("tools that are not called", "POST", TALK, dict(HELLO, max_tokens=3, tools=TOOLS))
@@ -175,13 +181,13 @@ for title, fields in {
     "n 0": {"n": 0}, "n 17": {"n": 17}, "n without randomness": {"n": 2},
     "no tokens": {"max_tokens": 0}, "half a token": {"max_tokens": 1.5}, "min above max": {"min_tokens": 9, "max_tokens": 5},
     "too many tokens": {"max_tokens": 1020}, "one token too many": {"max_tokens": 1019},
-    "too many prompts": {"prompt": ["a"] * 257}, "an echo with log-probabilities": {"echo": True, "logprobs": 0},
+    "too many prompts": {"prompt": ["a"] * 257},
     "too deep": {"colour": json.loads("[" * 64 + "]" * 64)}, "an id that is not there": {"prompt": [1, 99999]},
     "no token": {"prompt": "", "add_special_tokens": False},
     "17 stops": {"stop": ["a"] * 17}, "an empty stop": {"stop": [""]},
     "seed": {"seed": 1.5}, "logit_bias": {"logit_bias": {"1": 101}},
     "stream options": {"stream_options": {"include_usage": True}}, "stream": {"stream": 1},
-    "top log-probabilities": {"logprobs": 3}, "suffix": {"suffix": "end"}, "best_of": {"best_of": 3},
+    "top log-probabilities": {"logprobs": 21}, "priority": {"priority": 1.5}, "deadline": {"deadline": 0}, "suffix": {"suffix": "end"}, "best_of": {"best_of": 3},
     "JSON": {"response_format": {"type": "json_object"}},
 }.items():
     show("refused: " + title, "POST", TEXT, dict(P, **fields))

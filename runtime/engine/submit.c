@@ -1,0 +1,172 @@
+/* submit.c - requests in and out of the queue: submitted, cancelled, too late, ended. */
+#include <time.h>
+
+#include "engine.h"
+
+double engine_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+uint64_t submit_waiting_tokens(const FtxEngine *e)
+{
+    uint64_t n = 0;
+
+    for (uint32_t i = 0; i < e->waiting.n; i++)
+        n += e->waiting.at[i]->together ? (uint64_t)e->waiting.at[i]->prompt : 0;
+    return n;
+}
+
+FtxStatus ftx_engine_submit(FtxEngine *e, const FtxRequest *request, uint64_t *id, FtxError *err)
+{
+    FtxRequest q;
+    uint32_t n = 1;
+    Request *r;
+    FtxStatus s;
+
+    if (e->dead.status)
+        return ftx_fail(err, e->dead.status, "%s", e->dead.text);
+    if (!request)
+        return ftx_fail(err, FTX_EINVAL, "ftx_engine_submit: request is NULL");
+    if (e->facts->kind == FTX_MODEL_ENCODER)
+        return ftx_fail(err, FTX_EINVAL, "the model is an encoder: it gives vectors, see ftx_engine_encode");
+    s = request_read(e->model, request, &q, err);
+    if (s)
+        return s;
+    if (q.samples > 1 && (uint32_t)q.samples <= e->slots)
+        n = (uint32_t)q.samples; /* request_fill refuses more */
+    if (e->waiting.n + n > e->most_waiting || e->unused.n < n)
+        return ftx_fail(err, FTX_EFULL, "%u requests wait already: step the engine, then submit again", e->waiting.n);
+    r = list_last(&e->unused, 0);
+    s = request_fill(e, r, &q, err);
+    if (s)
+        return s;
+    if (e->waiting.n && e->most_waiting_tokens &&
+        submit_waiting_tokens(e) + (uint64_t)r->prompt > e->most_waiting_tokens)
+        return ftx_fail(err, FTX_EFULL, "%llu tokens of prompts wait already: step the engine, then submit again",
+                        (unsigned long long)submit_waiting_tokens(e));
+    r->id = e->next_id++;
+    r->submitted = engine_now();
+    r->began = r->first = 0.0;
+    for (uint32_t i = 1; i < n; i++)
+        request_follow(e, list_last(&e->unused, i), r, (int)i);
+    for (uint32_t i = 0; i < n; i++) {
+        Request *one = list_last(&e->unused, 0);
+
+        e->unused.n--;
+        one->state = REQUEST_WAITING;
+        one->fair_entry = fair_enter(&e->fair, q.fair_key);
+        list_add(&e->waiting, one);
+    }
+    if (id)
+        *id = r->id;
+    return FTX_OK;
+}
+
+/* Takes r out of the queue. Its event is still to come. */
+static void end_waiting(FtxEngine *e, Request *r, FtxFinish finish)
+{
+    list_remove(&e->waiting, r);
+    list_add(&e->ending, r);
+    r->state = REQUEST_ENDING;
+    r->ended = finish;
+}
+
+FtxStatus ftx_engine_cancel(FtxEngine *e, uint64_t id, FtxError *err)
+{
+    bool found = false;
+
+    for (uint32_t i = 0; i < e->requests && id; i++) { /* all its samples */
+        Request *r = &e->request[i];
+
+        if (r->id != id || r->cancelled || (r->state != REQUEST_WAITING && r->state != REQUEST_RUNNING))
+            continue;
+        found = r->cancelled = true;
+        if (r->state == REQUEST_WAITING)
+            end_waiting(e, r, FTX_FINISH_CANCEL);
+    }
+    return found ? FTX_OK : ftx_fail(err, FTX_EINVAL, "request %llu neither waits nor runs", (unsigned long long)id);
+}
+
+/* --- ends ---------------------------------------------------------------------------------------------- */
+
+FtxEvent *submit_add_event(Events *v, const Request *r)
+{
+    FtxEvent *e = &v->at[v->n++];
+    const double now = engine_now(), began = r->began > 0.0 ? r->began : now;
+
+    *e = (FtxEvent){.size = sizeof *e,
+                    .request = r->id,
+                    .user = r->user,
+                    .sample = r->params.sample,
+                    .token = -1,
+                    .text = "",
+                    .prompt_tokens = (size_t)(r->n_source ? r->n_source : r->prompt),
+                    .cached_tokens = (size_t)r->cached,
+                    .queued_seconds = began - r->submitted,
+                    .first_seconds = r->first > 0.0 ? r->first - r->submitted : 0.0,
+                    .seconds = now - r->submitted};
+    return e;
+}
+
+static void retire(FtxEngine *e, Request *r)
+{
+    list_add(&e->unused, r);
+    r->state = REQUEST_FREE;
+    r->leader = NULL;
+    r->found_pages = 0;
+    r->grows = false;
+    fair_leave(&e->fair, r->fair_entry);
+}
+
+void submit_end_running(FtxEngine *e, Request *r)
+{
+    for (int i = 0; i < e->flight.rows; i++)
+        if (e->flight.row[i].request == r) {
+            e->flight.row[i].request = NULL;
+            e->flight.stop = true;
+        }
+    schedule_release(e, r);
+    list_remove(&e->running, r);
+    retire(e, r);
+}
+
+/* Requests that have not begun by their deadline end. A preempted one has begun. */
+static void end_late(FtxEngine *e)
+{
+    const double now = e->waiting.n ? engine_now() : 0.0;
+
+    for (uint32_t i = 0; i < e->waiting.n;) {
+        Request *r = e->waiting.at[i];
+
+        if (r->deadline > 0.0 && !r->preemptions && now - r->submitted >= r->deadline)
+            end_waiting(e, r, FTX_FINISH_DEADLINE);
+        else
+            i++;
+    }
+}
+
+void submit_end_others(FtxEngine *e, Events *v)
+{
+    end_late(e);
+    while (e->ending.n && v->n < v->max) {
+        Request *r = e->ending.at[0];
+
+        submit_add_event(v, r)->finish = r->ended;
+        list_remove(&e->ending, r);
+        retire(e, r);
+    }
+    for (uint32_t i = 0; i < e->running.n;) {
+        Request *r = e->running.at[i];
+
+        if (!r->cancelled || v->n == v->max) {
+            i++;
+            continue;
+        }
+        submit_add_event(v, r)->finish = FTX_FINISH_CANCEL;
+        submit_end_running(e, r);
+    }
+}
