@@ -228,7 +228,8 @@ CASES = {
     "llama4": ("Llama4", dict(GQA, num_local_experts=5, intermediate_size=20, intermediate_size_mlp=52, floor_scale=4,
                               attn_scale=0.7, attention_chunk_size=5, no_rope_layer_interval=2,
                               interleave_moe_layer_step=2, rms_norm_eps=1e-3, **LLAMA3),
-               without("layer_types", "no_rope_layers", "moe_layers"), ["router_jitter_noise"]),
+               without("layer_types", "no_rope_layers", "moe_layers"), ["router_jitter_noise"],
+               [PROMPTS[0], PROMPTS[1][:12]]),  # the scale by position grows with the twelfth token
     "llama4-plain": ("Llama4", dict(GQA, num_local_experts=3, intermediate_size=20, intermediate_size_mlp=52,
                                     use_qk_norm=False, attn_temperature_tuning=False, moe_layers=[0, 1],
                                     layer_types=["full_attention", "chunked_attention"], attention_chunk_size=4,
