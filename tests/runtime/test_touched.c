@@ -367,18 +367,19 @@ static void test_models(void **state)
 
 static void call(const char *family, const int64_t *k, int T, int S)
 {
+    const char *operands = cpu_extents(family)->operands;
     static float values[4 * ANY];
     FtxRow rows[2] = {{.q_len = 3}, {.q_start = 3, .q_len = 1}};
-    FtxToken token[4] = {{.pos = 1}, {.pos = 2}, {.pos = 9}, {.pos = 3}};
+    FtxToken token[4] = {{.pos = 1}, {.id = 1, .pos = 2}, {.id = 2, .pos = 9}, {.pos = 3}};
     void *arg[4] = {values, values + ANY, values + 2 * ANY, values + 3 * ANY};
     const CpuCall c = {.arg = arg, .k = k, .T = T, .S = S, .threads = 1};
 
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         values[i] = (float)(i % 17) - 8.0f;
-    if (strstr(cpu_extents(family)->operands, "$rows"))
+    if (strstr(operands, "$rows"))
         arg[1] = rows;
-    if (strstr(cpu_extents(family)->operands, "$token"))
-        arg[1] = token;
+    if (strstr(operands, "$token"))
+        arg[strstr(operands, "$rows") ? 2 : 1] = token;
     guard(family, &c);
 }
 
@@ -415,6 +416,8 @@ static void test_other_kernels(void **state)
     call("pool_mean", (const int64_t[]){21}, 4, 2);
     call("select_last", (const int64_t[]){21}, 4, 2);
     call("select_first", (const int64_t[]){21}, 4, 2);
+    call("select_id", (const int64_t[]){21, 0}, 4, 2);
+    call("select_id", (const int64_t[]){21, 3}, 4, 2);
     artifact_close(&artifact);
 }
 
