@@ -50,6 +50,7 @@ typedef struct LlgConstraintInit {
     X(bool, matcher_is_stopped, (const void *matcher))
 
 struct GrammarLibrary {
+    void *handle; /* open until the program ends */
 #define X(result, name, arguments) result(*name) arguments;
     LLG_FUNCTIONS(X)
 #undef X
@@ -70,15 +71,15 @@ struct Matcher {
 const GrammarLibrary *grammar_load(const char *file, char *error, size_t error_bytes)
 {
     static GrammarLibrary l;
-    void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     const char *missing = NULL;
 
-    if (!handle) {
+    l.handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (!l.handle) {
         snprintf(error, error_bytes, "--grammar-lib: %.250s", dlerror());
         return NULL;
     }
 #define X(result, name, arguments) \
-    *(void **)&l.name = dlsym(handle, "llg_" #name); \
+    *(void **)&l.name = dlsym(l.handle, "llg_" #name); \
     missing = l.name ? missing : "llg_" #name;
     LLG_FUNCTIONS(X)
 #undef X
@@ -86,7 +87,7 @@ const GrammarLibrary *grammar_load(const char *file, char *error, size_t error_b
         return &l;
     snprintf(error, error_bytes, "--grammar-lib: %.150s has no function %s: llguidance 1.9 or newer is needed", file,
              missing);
-    dlclose(handle);
+    dlclose(l.handle);
     return NULL;
 }
 
