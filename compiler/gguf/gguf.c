@@ -375,7 +375,7 @@ int64_t gguf_integer(const GgufKey *k, uint64_t i)
 
     for (size_t j = bytes; j-- > 0;)
         v = v << 8 | k->at[i * bytes + j];
-    if (negative && v >> (8 * bytes - 1)) /* the sign's bit */
+    if (bytes && negative && v >> (8 * bytes - 1)) /* the sign's bit */
         return -(int64_t)(~(v | (bytes < 8 ? UINT64_MAX << 8 * bytes : 0))) - 1;
     return v > INT64_MAX ? INT64_MAX : (int64_t)v;
 }
