@@ -53,7 +53,7 @@ static void add_token(Completion *c, Choice *choice, int32_t id, float logprob, 
         choice->logprobs = command_must(realloc(choice->logprobs, choice->room * sizeof *choice->logprobs));
         choice->tops = command_must(realloc(choice->tops, (choice->room * tops + 1) * sizeof *choice->tops));
     }
-    if (tops)
+    if (tops && top)
         memcpy(choice->tops + choice->n_ids * tops, top, tops * sizeof *top);
     choice->ids[choice->n_ids] = id;
     choice->logprobs[choice->n_ids++] = logprob;

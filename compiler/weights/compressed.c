@@ -92,9 +92,11 @@ static bool take_scales(Stored *s, const char *module, StoredCodes *m)
     if (!m->scales)
         return false;
     groups = m->scales->rank == 2 ? m->scales->dim[1] : 1;
-    if (groups < 1 || !m->columns || m->columns % groups)
-        return stored_wrong(s, m->scales, "has %lld groups, which do not divide the %lld elements of a row",
-                            (long long)groups, (long long)m->columns);
+    if (groups < 1 || !m->columns || m->columns % groups) {
+        stored_wrong(s, m->scales, "has %lld groups, which do not divide the %lld elements of a row", (long long)groups,
+                     (long long)m->columns);
+        return false;
+    }
     m->group = m->columns / groups;
     if (m->scales->elements == 1 || (m->scales->rank == 1 && m->scales->dim[0] == m->rows))
         return true;
