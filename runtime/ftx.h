@@ -454,7 +454,8 @@ FtxStatus ftx_engine_step(FtxEngine *engine, FtxEvent *events, size_t max, size_
 /* True while a request waits or runs: step again. */
 bool ftx_engine_busy(const FtxEngine *engine);
 
-/* What an engine does now, and has done since it was opened. */
+/* What an engine does now, and has done since it was opened. A request that has ended while it waited counts as waiting
+ * until its event is returned. */
 typedef struct FtxStats {
     size_t size;                             /* set by ftx_engine_stats */
     size_t waiting, running;                 /* requests; each sample counts as one */

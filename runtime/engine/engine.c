@@ -273,7 +273,7 @@ FtxStatus ftx_engine_read_stats(const FtxEngine *e, FtxStats *stats)
     if (s)
         return s;
     now.size = stats->size;
-    now.waiting = e->waiting.n;
+    now.waiting = submit_waiting(e);
     now.waiting_tokens = submit_waiting_tokens(e);
     now.running = e->running.n;
     now.pages = e->pages.all;

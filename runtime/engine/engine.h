@@ -238,7 +238,8 @@ typedef struct Events {
     size_t n, max;
 } Events;
 
-double engine_now(void); /* seconds of a monotonic clock */
+double engine_now(void);                     /* seconds of a monotonic clock */
+uint32_t submit_waiting(const FtxEngine *e); /* requests that wait, or have an event to come that they ended there */
 uint64_t submit_waiting_tokens(const FtxEngine *e);
 FtxEvent *submit_add_event(Events *v, const Request *r);
 /* Ends a running request. The flight ignores its row from now on. Its slot and pages are reused only after that

@@ -18,10 +18,10 @@ static uint32_t entry_of(const Fair *f, uint64_t key)
     return entry;
 }
 
-/* The least counter of the keys that have requests; 0: there are none. */
+/* The least counter of the keys that have requests; if there are none, that of the last one. */
 static uint64_t least_served(const Fair *f)
 {
-    uint64_t least = 0;
+    uint64_t least = f->left;
     int found = 0;
 
     for (uint32_t i = 0; i < f->n; i++)
@@ -53,5 +53,6 @@ void fair_serve(Fair *f, uint32_t entry, uint64_t tokens)
 
 void fair_leave(Fair *f, uint32_t entry)
 {
-    f->at[entry].users--;
+    if (--f->at[entry].users == 0)
+        f->left = f->at[entry].served;
 }

@@ -275,13 +275,13 @@ static bool is_prompt(const Request *r)
 }
 
 /* A further sample starts only after a step in which the first one fed the shared tokens: attention may read the
- * cache while the kernel that appends to it still runs. */
+ * cache while the kernel that appends to it still runs. Log-probabilities of the prompt come before any new token. */
 static void start_samples(FtxEngine *e)
 {
     for (uint32_t i = 0; i < e->running.n; i++) {
         Request *r = e->running.at[i];
 
-        if (r->leader && r->leader->fed >= r->fed)
+        if (r->leader && r->leader->fed >= r->fed && !score_pending(r->leader))
             r->leader = NULL;
     }
 }

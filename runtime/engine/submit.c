@@ -11,6 +11,11 @@ double engine_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+uint32_t submit_waiting(const FtxEngine *e)
+{
+    return e->waiting.n + e->ending.n;
+}
+
 uint64_t submit_waiting_tokens(const FtxEngine *e)
 {
     uint64_t n = 0;
@@ -38,8 +43,12 @@ FtxStatus ftx_engine_submit(FtxEngine *e, const FtxRequest *request, uint64_t *i
         return s;
     if (q.samples > 1 && (uint32_t)q.samples <= e->slots)
         n = (uint32_t)q.samples; /* request_fill refuses more */
-    if (e->waiting.n + n > e->most_waiting || e->unused.n < n)
-        return ftx_fail(err, FTX_EFULL, "%u requests wait already: step the engine, then submit again", e->waiting.n);
+    if (n > e->most_waiting)
+        return ftx_fail(err, FTX_EINVAL, "samples: %u, but only %u requests may wait (FtxOptions.queue_requests)", n,
+                        e->most_waiting);
+    if (submit_waiting(e) + n > e->most_waiting)
+        return ftx_fail(err, FTX_EFULL, "%u requests wait already: step the engine, then submit again",
+                        submit_waiting(e));
     r = list_last(&e->unused, 0);
     s = request_fill(e, r, &q, err);
     if (s)

@@ -213,6 +213,7 @@ static void test_samples(void **state)
         for (size_t i = 0; i < n; i++) {
             prompt += ev[i].prompt_count;
             assert_true(!ev[i].prompt_count || ev[i].sample == 0);
+            assert_true(ev[i].prompt_count || prompt == 18); /* new tokens come after it, those of all samples */
             ends += ev[i].finish != FTX_RUNNING;
         }
     }

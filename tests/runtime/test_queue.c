@@ -126,7 +126,7 @@ static void test_fair(void **state)
 {
     enum { N = 6 };
     FairKey keys[N] = {{0}};
-    Fair f = {keys, N};
+    Fair f = {.at = keys, .n = N};
     uint32_t entry[3], again;
     uint64_t served[3] = {0};
 
@@ -161,7 +161,7 @@ static void test_fair_entries(void **state)
 {
     enum { N = 5 };
     FairKey keys[N] = {{0}};
-    Fair f = {keys, N};
+    Fair f = {.at = keys, .n = N};
     uint32_t entry[N];
 
     (void)state;
@@ -177,10 +177,41 @@ static void test_fair_entries(void **state)
             fair_leave(&f, entry[i]);
         }
     }
-    f.n = 1; /* a key that takes another's entry begins anew */
-    fair_serve(&f, fair_enter(&f, 1), 1000);
-    fair_leave(&f, 0);
-    assert_int_equal(f.at[fair_enter(&f, 2)].served, 0);
+}
+
+/* A key that takes another's entry does not take its counter. */
+static void test_fair_anew(void **state)
+{
+    FairKey keys[2] = {{0}};
+    Fair f = {.at = keys, .n = 2};
+    uint32_t entry;
+
+    (void)state;
+    fair_serve(&f, fair_enter(&f, 1), 10);
+    entry = fair_enter(&f, 2);
+    fair_serve(&f, entry, 1000);
+    fair_leave(&f, entry);
+    assert_int_equal(fair_enter(&f, 3), entry);
+    assert_int_equal(f.at[entry].served, 10);
+}
+
+/* Nobody has a request for a while. A key that is new then has no credit over the one that was served before. */
+static void test_fair_idle(void **state)
+{
+    FairKey keys[4] = {{0}};
+    Fair f = {.at = keys, .n = 4};
+    uint32_t old;
+
+    (void)state;
+    old = fair_enter(&f, 1);
+    fair_serve(&f, old, 50);
+    fair_enter(&f, 1);
+    fair_leave(&f, old);
+    fair_serve(&f, old, 950);
+    fair_leave(&f, old);
+    assert_int_equal(f.at[fair_enter(&f, 2)].served, 1000);
+    assert_int_equal(fair_enter(&f, 1), old);
+    assert_int_equal(f.at[old].served, 1000);
 }
 
 /* --- the shares of a step -------------------------------------------------------------------------------------- */
@@ -301,8 +332,9 @@ static void test_short_ones(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),        cmocka_unit_test(test_passed), cmocka_unit_test(test_fair),
-        cmocka_unit_test(test_fair_entries), cmocka_unit_test(test_shares), cmocka_unit_test(test_short_ones),
+        cmocka_unit_test(test_order),        cmocka_unit_test(test_passed),     cmocka_unit_test(test_fair),
+        cmocka_unit_test(test_fair_entries), cmocka_unit_test(test_fair_anew),  cmocka_unit_test(test_fair_idle),
+        cmocka_unit_test(test_shares),       cmocka_unit_test(test_short_ones),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

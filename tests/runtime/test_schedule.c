@@ -215,6 +215,27 @@ static void test_late_samples(void **state)
     close_bed(&b);
 }
 
+/* More samples than may ever wait: no step makes room for them. */
+static void test_too_many_samples(void **state)
+{
+    FakeSizes sizes = fake_sizes();
+    FtxError err;
+    Job j;
+    Bed b;
+
+    (void)state;
+    sizes.sequences = 3;
+    open_queue(&b, &sizes, 2, 0);
+    make(&j, &b, 3, 4, 1);
+    j.request.samples = 3;
+    j.request.temperature = 1.0f;
+    assert_int_equal(ftx_engine_submit(b.engine, &j.request, NULL, &err), FTX_EINVAL);
+    assert_string_equal(err.text, "samples: 3, but only 2 requests may wait (FtxOptions.queue_requests)");
+    j.request.samples = 2;
+    submit(&b, &j);
+    close_bed(&b);
+}
+
 static void test_bounds(void **state)
 {
     const FakeSizes sizes = narrow_sizes();
@@ -258,6 +279,47 @@ static void test_bounds(void **state)
     close_bed(&b);
 }
 
+/* Requests that have ended while they waited take their places until their events are told: no more are promised than
+ * there is memory for. */
+static void test_ended_places(void **state)
+{
+    enum { QUEUE = 6 };
+    const FakeSizes sizes = narrow_sizes();
+    FtxEvent ev[1] = {FTX_EVENT_INIT};
+    FtxError err;
+    Job job[2 * QUEUE + 1];
+    size_t n, room;
+    int next = QUEUE + 1;
+    Bed b;
+
+    (void)state;
+    open_queue(&b, &sizes, QUEUE, 0);
+    for (int i = 0; i < 2 * QUEUE + 1; i++)
+        make(&job[i], &b, 3, i ? 2 : 30, (uint64_t)i);
+    submit(&b, &job[0]);
+    step(&b);
+    for (int i = 1; i <= QUEUE; i++) {
+        submit(&b, &job[i]);
+        assert_int_equal(ftx_engine_cancel(b.engine, job[i].id, &err), FTX_OK);
+    }
+    assert_int_equal(ftx_engine_submit(b.engine, &job[next].request, NULL, &err), FTX_EFULL);
+    assert_string_equal(err.text, "6 requests wait already: step the engine, then submit again");
+    for (int left = QUEUE; left; left--) { /* a step has room for one event */
+        assert_int_equal(ftx_engine_stats(b.engine).waiting, QUEUE);
+        assert_int_equal(ftx_engine_step(b.engine, ev, 1, &n, &err), FTX_OK);
+        assert_true(n == 1 && ev[0].finish == FTX_FINISH_CANCEL);
+        for (room = QUEUE - ftx_engine_stats(b.engine).waiting; room; room--)
+            submit(&b, &job[next++]);
+    }
+    assert_int_equal(next, 2 * QUEUE + 1);
+    run(&b);
+    compare(&job[0]);
+    for (int i = QUEUE + 1; i < next; i++)
+        compare(&job[i]);
+    assert_idle(b.engine);
+    close_bed(&b);
+}
+
 /* Each event says when its request began and had its first token; nothing of it changes later. */
 static void test_times(void **state)
 {
@@ -298,9 +360,11 @@ static void test_times(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_priorities), cmocka_unit_test(test_keys),      cmocka_unit_test(test_prompts_count),
-        cmocka_unit_test(test_large),      cmocka_unit_test(test_deadlines), cmocka_unit_test(test_late_samples),
-        cmocka_unit_test(test_bounds),     cmocka_unit_test(test_times),
+        cmocka_unit_test(test_priorities),    cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_prompts_count), cmocka_unit_test(test_large),
+        cmocka_unit_test(test_deadlines),     cmocka_unit_test(test_late_samples),
+        cmocka_unit_test(test_ended_places),  cmocka_unit_test(test_too_many_samples),
+        cmocka_unit_test(test_bounds),        cmocka_unit_test(test_times),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
