@@ -356,6 +356,11 @@ static bool check_weight(const Checkpoint *c, const Spec *spec, Id id, int64_t i
     if (!tensor_has_shape(t, &shape))
         return diag_error(d, v->loc, "weight \"%s\": expected %s, found %s as \"%s\" in %s", name,
                           ir_shape_text(scratch, shape), tensor_shape(t, scratch), t->name, c->path);
+    if (t->coded && v->shape.rank == 1) /* a row of codes is never cut into elements */
+        return diag_error(d, v->loc,
+                          "weight \"%s\" is a vector, but \"%s\" in %s is a matrix of %s: only matrices are read "
+                          "from it",
+                          name, t->name, c->path, t->stored);
     if (m && m->deltas.n && t->coded && t->coded->form.type)
         return diag_error(d, v->loc,
                           "weight \"%s\" is stored as codes of few bits in %s: an adapter is merged into the original "
@@ -375,7 +380,8 @@ void checkpoint_mark(const Checkpoint *c, const Spec *spec)
 
     for (Id id = 1; id < g->values.n; id++) {
         const Value *v = ir_value(g, id);
-        const bool one = v->op == OP_WEIGHT && !ir_int(v, "stack") && !checkpoint_merge(c, ir_word(v, "name"));
+        const bool one =
+            v->op == OP_WEIGHT && v->shape.rank == 2 && !ir_int(v, "stack") && !checkpoint_merge(c, ir_word(v, "name"));
         const Tensor *t = one ? checkpoint_find(c, spec, ir_word(v, "name")) : NULL;
 
         if (!t || !t->coded || !t->coded->form.type || !tensor_has_shape(t, &v->shape))

@@ -270,7 +270,7 @@ bool checkpoint_rename(Checkpoint *c, const Spec *spec, Arena *keep, Diag *d)
         Tensor *t = &c->tensors.at[i];
         const char *name = renamed(&spec->stored, t->name, keep);
 
-        if (head && head % 2 == 0 && is_paired(&spec->paired, t->name) && t->type && t->dim[0] % head == 0) {
+        if (head && head % 2 == 0 && is_paired(&spec->paired, t->name) && t->type && t->rank && t->dim[0] % head == 0) {
             if (t->rank == 1)
                 order_vector(t, head, keep);
             else

@@ -98,12 +98,24 @@ static void add_row(const Factors *f, int64_t i, float *row, float *sum)
     }
 }
 
+/* A matrix that the file has as codes as fp32: *all, which the caller frees. */
+static Tensor plain_matrix(const Tensor *t, float **all)
+{
+    const int64_t columns = t->dim[t->rank - 1];
+
+    *all = numbers((int64_t)t->elements);
+    for (int64_t i = 0; i < (int64_t)t->elements / columns; i++)
+        coded_values(t, i, *all + i * columns);
+    return (Tensor){.type = DT_FP32, .at = (const unsigned char *)*all};
+}
+
 /* From the norms that DoRA asks for, what the columns are multiplied with: each is an output of the weight. DoRA comes
  * first among the deltas (lora.c), so W' is the stored weight and this delta. */
-static void divide_by_norms(Factors *f, const Tensor *weight, bool by_columns, int64_t rows)
+static void divide_by_norms(Factors *f, const Tensor *stored, bool by_columns, int64_t rows)
 {
-    float *magnitude = f->magnitude, *row = numbers(2 * f->columns);
+    float *magnitude = f->magnitude, *row = numbers(2 * f->columns), *all = NULL;
     double *squares = calloc((size_t)f->columns, sizeof *squares);
+    const Tensor plain = stored->coded ? plain_matrix(stored, &all) : *stored, *weight = &plain;
 
     if (!squares)
         die("out of memory: %" PRId64 " norms", f->columns);
@@ -120,6 +132,7 @@ static void divide_by_norms(Factors *f, const Tensor *weight, bool by_columns, i
     f->magnitude = magnitude;
     free(squares);
     free(row);
+    free(all);
 }
 
 static Factors factors_of(const Delta *d, const Tensor *weight, bool by_columns)

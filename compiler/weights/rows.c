@@ -72,7 +72,7 @@ static void read_codes(const Source *s, const Tensor *t, int64_t row, void *out,
 /* Elements [from, from + n) of a tensor, as they are stored or as fp32. */
 static void read_elements(const Source *s, const Tensor *t, uint64_t from, uint64_t n, void *out, Fault *fault)
 {
-    const unsigned char *p = t->at + from * dtype_size(t->type);
+    const unsigned char *p = t->coded ? NULL : t->at + from * dtype_size(t->type);
     float *f = out;
 
     if (t->coded) {

@@ -161,6 +161,46 @@ static void test_names(void **state)
     free(b.at);
 }
 
+/* A scalar has no rows to move; a vector of the model is never read from a matrix of codes, whose rows are whole. */
+static void test_odd_ranks(void **state)
+{
+    static const char *const stored[] = {"blk.*.attn_q", "q", "norm", "n", NULL}, *const paired[] = {"blk.*.attn_q",
+                                                                                                     NULL};
+    const char *path = temp_path("ranks.gguf");
+    GgufBytes b = {0};
+    Fixture f = {.keep = arena_open()};
+    Id id;
+    FILE *out;
+    (void)state;
+
+    gguf_begin(&b);
+    gguf_put_tensor(&b, "blk.0.attn_q.weight", 0, NULL, 0, 0);
+    gguf_put_tensor(&b, "norm.weight", 2, (uint64_t[]){32, 1}, 8, 32);
+    gguf_put_data(&b, 32, 96);
+    out = fopen(path, "wb");
+    assert_true(out && fwrite(b.at, 1, b.n, out) == b.n && !fclose(out));
+    f.spec.name = "ranks";
+    f.spec.head_dim = 4;
+    f.spec.graph = ir_graph_new("ranks");
+    name_list(&f, &f.spec.stored, stored);
+    name_list(&f, &f.spec.paired, paired);
+    if (!checkpoint_open(path, f.keep, &f.c, &f.d) || !checkpoint_rename(f.c, &f.spec, f.keep, &f.d))
+        fail_msg("%s", f.d.text);
+    assert_null(named(&f, "q.weight")->coded);
+    id = ir_value_add(f.spec.graph, OP_WEIGHT, (Id[IR_MAX_ARGS]){0}, ir_shape(1, ir_const(32), (Dim){0}, (Dim){0}),
+                      DT_FP32, (Loc){"model.lua", 7});
+    ir_attr_word(f.spec.graph, id, "name", "n.weight");
+    checkpoint_mark(f.c, &f.spec);
+    assert_string_equal(ir_word(ir_value(f.spec.graph, id), "codes"), "");
+    assert_false(checkpoint_check(f.c, &f.spec, &f.d));
+    assert_non_null(strstr(f.d.text, "weight \"n.weight\" is a vector, but \"n.weight\" in"));
+    assert_non_null(strstr(f.d.text, "is a matrix of Q8_0"));
+    checkpoint_close(f.c);
+    ir_graph_close(f.spec.graph);
+    arena_close(f.keep);
+    free(b.at);
+}
+
 /* Two tensors that become one name are refused. */
 static void test_twice(void **state)
 {
@@ -189,7 +229,7 @@ static void test_twice(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_values), cmocka_unit_test(test_names),
-                                       cmocka_unit_test(test_twice)};
+                                       cmocka_unit_test(test_odd_ranks), cmocka_unit_test(test_twice)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
