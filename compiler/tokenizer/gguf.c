@@ -42,7 +42,7 @@ static const struct {
     {"smaug-bpe", WORDS("\\p{N}{1,3}"), false, false, false, false},
     {"qwen2", WORDS("\\p{N}"), false, true, false, false},
     {"deepseek-r1-qwen", WORDS("\\p{N}"), false, true, false, false},
-    {"tekken", CASED("", "\\p{N}"), false, false, true, false},
+    {"tekken", CASED("", "\\p{N}"), false, false, true, true},
     {"gpt-4o", CASED(ENDINGS "?", "\\p{N}{1,3}"), false, false, false, false},
 };
 

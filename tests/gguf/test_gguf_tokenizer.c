@@ -130,7 +130,7 @@ static void test_kinds(void **state)
         {"llama-v3", LLAMA3, false, true, true},   {"llama-bpe", LLAMA3, false, true, true},
         {"dbrx", LLAMA3, false, false, false},     {"smaug-bpe", LLAMA3, false, false, false},
         {"qwen2", QWEN2, true, false, false},      {"deepseek-r1-qwen", QWEN2, true, false, false},
-        {"tekken", TEKKEN, false, true, false},    {"gpt-4o", GPT4O, false, false, false},
+        {"tekken", TEKKEN, false, true, true},     {"gpt-4o", GPT4O, false, false, false},
     };
     (void)state;
 
