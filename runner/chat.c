@@ -286,7 +286,7 @@ static int converse(Chat *c)
 {
     Next next = NEXT_LINE;
 
-    while (next == NEXT_LINE && !ferror(stdout) && (!command_stopped || c->terminal)) {
+    while (next == NEXT_LINE && !ferror(stdout) && (!command_stopped || (c->terminal && command_stopped == SIGINT))) {
         size_t bytes;
         char *line = read_message(c, &bytes);
 

@@ -427,13 +427,14 @@ static bool make_jobs(Completion *c, Fault *f)
 
 static bool submit(Completion *c, Fault *f)
 {
-    Job **jobs = command_must(calloc(c->n_parts, sizeof *jobs));
+    Job **jobs;
     bool done;
 
     c->choices = command_must(calloc(c->n_parts * (size_t)c->n, sizeof *c->choices));
     message_open(c);
     if (!open_matchers(c, f))
         return false;
+    jobs = command_must(calloc(c->n_parts, sizeof *jobs));
     c->open_parts = c->n_parts;
     for (size_t i = 0; i < c->n_parts; i++)
         jobs[i] = &c->parts[i].job;

@@ -146,7 +146,7 @@ bool message_begin(Completion *c, Part *p, bool reasons, Fault *f)
     int32_t *ids;
     size_t n;
 
-    c->reasons = reasons && !c->forced.n;
+    c->reasons = reasons && !c->forced.n && !c->grammar.type; /* a grammar rules the whole text */
     c->inside = c->reasons && begins_reason(c, p);
     if (!c->forced.n)
         return true;

@@ -156,11 +156,12 @@ class Terminal:
     def send(self, text):
         os.write(self.fd, text.encode())
 
-    def end(self):
+    def end(self, seconds=120):
         """Reads to the end; the exit code."""
+        end = time.time() + seconds
         try:
-            while os.read(self.fd, 4096):
-                pass
+            while not select.select([self.fd], [], [], 0.2)[0] or os.read(self.fd, 4096):
+                check(time.time() < end, "waited for the end")
         except OSError: # the terminal is gone
             pass
         os.close(self.fd)
@@ -200,6 +201,15 @@ check(int(stats.split(", ")[-1].split()[0]) > 0, f"the second answer: {stats}")
 t.wait("> ")
 t.send("/quit\n")
 check(t.end() == 0, "/quit")
+
+# SIGTERM in an answer ends it, and the conversation: no further line is waited for.
+t = Terminal("-g", "-n", "900", "--ignore-eos")
+t.send("one\n")
+t.wait("one\r\n")
+while len(t.seen) < 8:
+    t.seen += os.read(t.fd, 4096)
+os.kill(t.pid, signal.SIGTERM)
+check(t.end(30) == 130, "SIGTERM in an answer")
 
 # Bytes that command a terminal are not sent to it; SIGTERM ends the conversation.
 t = Terminal("-g", "-n", "4", "--logit-bias", "9=0")

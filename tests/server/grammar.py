@@ -3,7 +3,7 @@
 import json
 import os
 
-from client import Server, check, compile_model
+from client import ROOM, Server, check, compile_model
 
 PATH = "/v1/completions"
 PLAIN = {"prompt": "Once upon a time", "max_tokens": 60, "temperature": 1.0, "seed": 3, "return_token_ids": True}
@@ -57,6 +57,21 @@ for why, field in {
 }.items():
     a = server.post(PATH, **dict(PLAIN, **field))
     check(a.status == 400 and (why in a.error()["message"] or "beams" in why + a.error()["message"]), f"{why}: {a.text}")
+server.stop()
+
+# A template that begins the reasoning: the grammar rules the whole text, so that text is the content.
+folder = os.path.join(ROOM, "think")
+os.makedirs(folder, exist_ok=True)
+with open("specs/fable/tokenizer.json") as f, open(folder + "/tokenizer.json", "w") as g:
+    g.write(f.read())
+with open(folder + "/tokenizer_config.json", "w") as f:
+    json.dump({"chat_template": "{{ messages[0].content }}<think>"}, f)
+server = Server(compile_model("think", "-D", f"tokenizer={folder}/tokenizer.json"), "--grammar-lib", os.environ["FTX_FAKE_GRAMMAR"])
+say = {"messages": [{"role": "user", "content": "Say it."}], "max_tokens": 60, "seed": 3}
+m = server.post("/v1/chat/completions", **say).json()["choices"][0]["message"]
+check(m["reasoning_content"] and not m["content"], f"without a grammar the answer begins with reasoning: {m}")
+m = server.post("/v1/chat/completions", **say, response_format={"type": "json_object"}).json()["choices"][0]["message"]
+check(m["content"] == '{"a": 1}' and "reasoning_content" not in m, f"the text of a grammar is the content: {m}")
 server.stop()
 
 real = os.environ.get("FTX_GRAMMAR_LIB")
