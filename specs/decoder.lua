@@ -108,7 +108,8 @@ local function attention(c, x, name, layer)                         -- x [T, D]
   q, k, v = nn.split_heads(q, c.heads), nn.split_heads(k, c.kv_heads), nn.split_heads(v, c.kv_heads)
   q, k = normed(true)
   local window = c.windows[layer + 1] or 0
-  local rope = window > 0 and c.rope_windowed.theta and c.rope_windowed or c.rope
+  local near = c.rope_windowed
+  local rope = window > 0 and (near.theta or near.freqs) and near or c.rope
   local turned = not (c.names.positions or c.alibi or c.unrotated[layer + 1])
   if turned then q, k = nn.rope(q, rope), nn.rope(k, rope) end
   if turned and c.norm_rotated then q, k = nn.rmsnorm(q, nil, c.norm_eps), nn.rmsnorm(k, nil, c.norm_eps) end

@@ -368,6 +368,26 @@ static void test_two_ropes(void **state)
     }
 }
 
+/* Layers with a window whose positions are scaled by yarn: frequencies of their own, beside those of the other layers. */
+static void test_windowed_frequencies(void **state)
+{
+    Folder f =
+        make_folder("{\"architectures\": [\"Gemma3ForCausalLM\"], \"vocab_size\": 64, \"hidden_size\": 48, "
+                    "\"num_hidden_layers\": 2, \"intermediate_size\": 48, \"num_key_value_heads\": 1, "
+                    "\"head_dim\": 16, \"layer_types\": [\"sliding_attention\", \"full_attention\"], "
+                    "\"rope_parameters\": {\"full_attention\": {\"rope_type\": \"default\", \"rope_theta\": 5000.0}, "
+                    "\"sliding_attention\": {\"rope_type\": \"yarn\", \"rope_theta\": 700.0, \"factor\": 4.0, "
+                    "\"original_max_position_embeddings\": 64}}" HEADS "}",
+                    NULL);
+    Reading r = read_good(f.path, NULL);
+
+    (void)state;
+    assert_int_equal(count_ops(r.spec.graph, OP_ROPE_TABLE), 2);
+    assert_int_not_equal(*ir_word(first_op(r.spec.graph, OP_ROPE_TABLE), "freqs"), 0);
+    drop(&r);
+    remove_folder(&f);
+}
+
 /* A file hf/NAME.lua that returns something wrong: the message says what it must return. */
 static void test_architecture_files(void **state)
 {
@@ -421,9 +441,13 @@ static void test_architecture_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tiny_checkouts),     cmocka_unit_test(test_trained_checkout),
-        cmocka_unit_test(test_checkout_mistakes),  cmocka_unit_test(test_checkout_fields),
-        cmocka_unit_test(test_two_ropes),          cmocka_unit_test(test_gemma),
+        cmocka_unit_test(test_tiny_checkouts),
+        cmocka_unit_test(test_trained_checkout),
+        cmocka_unit_test(test_checkout_mistakes),
+        cmocka_unit_test(test_checkout_fields),
+        cmocka_unit_test(test_two_ropes),
+        cmocka_unit_test(test_gemma),
+        cmocka_unit_test(test_windowed_frequencies),
         cmocka_unit_test(test_architecture_files),
     };
 
