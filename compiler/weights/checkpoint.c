@@ -443,6 +443,8 @@ const char *checkpoint_note(const Checkpoint *c, const Spec *spec, Arena *keep)
         }
     if (!n)
         return NULL;
-    return arena_printf(keep, "%s: %zu tensor%s of its head (\"%.200s\"%s not used: the model is the encoder alone",
-                        c->path, n, n == 1 ? "" : "s", first, n == 1 ? ") is" : " and others) are");
+    return arena_printf(keep, "%s: %zu tensor%s %s (\"%.200s\"%s not used%s", c->path, n, n == 1 ? "" : "s",
+                        spec->graph->logits ? "behind its last layer" : "of its head", first,
+                        n == 1 ? ") is" : " and others) are",
+                        spec->graph->logits ? "" : ": the model is the encoder alone");
 }

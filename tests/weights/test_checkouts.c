@@ -212,6 +212,31 @@ static void test_published(void **state)
     }
 }
 
+/* A decoder that leaves out tensors is no encoder. */
+static void test_left_out(void **state)
+{
+    static const char header[] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[0,16]},"
+                                 "\"layers.7.x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[16,24]}}";
+    static const unsigned char zeros[24];
+    Spec spec = {.graph = ir_graph_new("tiny")};
+    Arena *keep = arena_open();
+    Checkpoint *c;
+    Diag d = {0};
+    const char *note;
+    (void)state;
+
+    spec.graph->logits = add_weight(spec.graph, "a", 2, 2);
+    *arena_push(keep, spec.head_names) = "layers.7.";
+    write_safetensors(temp_path("left.safetensors"), header, zeros, sizeof zeros);
+    assert_true(checkpoint_open(temp_path("left.safetensors"), keep, &c, &d));
+    note = checkpoint_note(c, &spec, keep);
+    assert_non_null(note);
+    assert_string_equal(strchr(note, ':'), ": 1 tensor behind its last layer (\"layers.7.x\") is not used");
+    checkpoint_close(c);
+    ir_graph_close(spec.graph);
+    arena_close(keep);
+}
+
 /* Tensors of heads may stay unused; any other is a mistake, and so is a classifier whose pooler is missing. */
 static void test_refused(void **state)
 {
@@ -291,8 +316,8 @@ static void test_port(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_published), cmocka_unit_test(test_refused),
-                                       cmocka_unit_test(test_port)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_published), cmocka_unit_test(test_left_out),
+                                       cmocka_unit_test(test_refused), cmocka_unit_test(test_port)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
