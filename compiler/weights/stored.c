@@ -276,7 +276,7 @@ static const char *describe(const Stored *s, const char *method)
         numbers += !s->made.at[i].coded->form.type;
     codes -= numbers;
     if (codes)
-        line = arena_printf(s->keep, "%s %zu matrices keep their codes and scales", line, codes);
+        line = arena_printf(s->keep, "%s %zu matrices are codes with scales", line, codes);
     if (numbers)
         line = arena_printf(s->keep, "%s%s %zu become numbers of the type of the other weights", line, codes ? "," : "",
                             numbers);

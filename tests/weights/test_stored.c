@@ -92,6 +92,9 @@ static void values(void **state)
         if (!checkpoint_open(path, keep, &c, &d))
             fail_msg("%s", d.text);
         assert_non_null(checkpoint_stored(c));
+        assert_non_null(strstr(checkpoint_stored(c), cases[i].form.type
+                                                         ? ": 2 matrices are codes with scales"
+                                                         : ": 2 become numbers of the type of the other weights"));
         for (int m = 0; m < 2; m++) {
             const int64_t columns = strcmp(cases[i].name, "gptq-256") == 0 ? 512 : COLUMNS; /* groups of 256 */
             const Id id = add_weight(spec.graph, m ? "b.weight" : "a.weight", ROWS * COLUMNS / columns, columns);
