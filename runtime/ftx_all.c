@@ -52,6 +52,7 @@
 #include "engine/tables.c"
 #include "engine/stream.c"
 #include "engine/request.c"
+#include "engine/words.c"
 #include "engine/reuse.c"
 #include "engine/beams.c"
 #include "engine/grow.c"

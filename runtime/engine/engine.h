@@ -266,6 +266,10 @@ FtxStatus request_read(const FtxModel *model, const FtxRequest *from, FtxRequest
 FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *from, FtxError *err);
 void request_follow(const FtxEngine *e, Request *r, Request *leader, int sample); /* makes r another sample of leader */
 
+/* words.c */
+/* Fills r's biases, end ids, bad words and stop strings. r->beam is filled already. */
+FtxStatus words_fill(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *err);
+
 /* beams.c */
 uint32_t beams_lane_pages(const FtxEngine *e, const Request *r); /* pages of each lane but the first */
 FtxStatus beams_place(FtxEngine *e, Request *r, FtxError *err);  /* slots, pages of all lanes but the first */

@@ -1,6 +1,8 @@
 /* test_request.c - what a request may ask for, and what is refused with a reason. */
 #include "jobs.h"
 
+#include <math.h>
+
 /* --- bad words -------------------------------------------------------------------------------------- */
 
 /* Words of all kinds beside each other, of one id and of several, as ids and as texts; slots are used again. */
@@ -181,6 +183,7 @@ static void test_refused(void **state)
             (q.bias_ids = many, q.bias_values = values, q.bias_count = 301));
     REFUSED(FTX_EINVAL, "bias_ids[0]", (q.bias_ids = ids + 2, q.bias_values = values, q.bias_count = 1));
     REFUSED(FTX_EINVAL, "bias_values[0]", (q.bias_ids = ids, q.bias_values = nan, q.bias_count = 1));
+    REFUSED(FTX_EINVAL, "bias_values[0]", (q.bias_ids = ids, q.bias_values = &(float){INFINITY}, q.bias_count = 1));
     REFUSED(FTX_EINVAL, "bad_ids or bad_lengths is NULL", (q.bad_ids = ids, q.bad_count = 1));
     REFUSED(FTX_EINVAL, "bad_ids[2]: 61 is no token id",
             (q.bad_ids = ids, q.bad_lengths = (const size_t[]){1, 2}, q.bad_count = 2));
