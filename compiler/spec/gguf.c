@@ -53,8 +53,12 @@ static void push_key(lua_State *L, const GgufKey *k)
         push_element(L, k, 0);
         return;
     }
+    if (k->n > MAX_LIST) { /* a text, so that an unknown key is refused, and a known one too */
+        lua_pushfstring(L, "an array of %I elements", (lua_Integer)k->n);
+        return;
+    }
     lua_newtable(L);
-    for (uint64_t i = 0; i < k->n && k->n <= MAX_LIST; i++) {
+    for (uint64_t i = 0; i < k->n; i++) {
         push_element(L, k, i);
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }

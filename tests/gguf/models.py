@@ -394,6 +394,7 @@ def refusals():
     change("general.type must be model", general__type="adapter")
     change("split.count must be 1: join the parts", split__count=("u16", 2))
     change("llama.expert_weights_scale is not known; it may change the result", llama__expert_weights_scale=2.5)
+    change("llama.long is not known; it may change the result", llama__long=("u32", [1] * 4097))
     change("llama.rope.scaling.type must be one of linear, longrope, none, yarn", llama__rope__scaling__type="ntk")
     change("llama.rope.scaling.factor must be 1 without rope.scaling.type", llama__rope__scaling__factor=2.0)
     change("llama.rope.scaling.type must be of a file with rope_factors_short", llama__rope__scaling__type="longrope")
