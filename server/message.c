@@ -121,6 +121,8 @@ bool message_read_tools(Completion *c, Fault *f)
             "tool_choice: expected none, auto, required, or {\"type\": \"function\", \"function\": {\"name\": ...}}");
     if (!json_array_size(tools))
         return fault(f, "tool_choice", "tool_choice: there are no tools");
+    if (c->grammar.type)
+        return fault(f, "tool_choice", "tool_choice: an answer that must be a call cannot follow a grammar, too");
     return force(c, name, tools, f);
 }
 

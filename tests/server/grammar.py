@@ -72,6 +72,11 @@ m = server.post("/v1/chat/completions", **say).json()["choices"][0]["message"]
 check(m["reasoning_content"] and not m["content"], f"without a grammar the answer begins with reasoning: {m}")
 m = server.post("/v1/chat/completions", **say, response_format={"type": "json_object"}).json()["choices"][0]["message"]
 check(m["content"] == '{"a": 1}' and "reasoning_content" not in m, f"the text of a grammar is the content: {m}")
+tools = {"tools": [{"type": "function", "function": {"name": "f"}}], "response_format": {"type": "json_object"}}
+for choice in "required", {"type": "function", "function": {"name": "f"}}:
+    a = server.post("/v1/chat/completions", **say, **tools, tool_choice=choice)
+    check(a.status == 400 and a.error()["param"] == "tool_choice" and "grammar" in a.error()["message"], f"a call by a grammar: {a.text}")
+check(server.post("/v1/chat/completions", **say, **tools).status == 200, "tools beside a grammar")
 server.stop()
 
 real = os.environ.get("FTX_GRAMMAR_LIB")
