@@ -77,13 +77,18 @@ static bool take_groups(Stored *s, const char *module, int64_t given, StoredCode
            stored_matrix(s, m->zeros, m->columns / m->group, m->rows / per);
 }
 
-/* g_idx, which may be missing. */
+/* g_idx, which may be missing where k / group is meant. */
 static bool check_order(Stored *s, const char *module, const StoredCodes *m)
 {
     const Tensor *t = stored_take(s, module, ".g_idx");
+    bool ordered, fixed;
 
+    if (!stored_flag(s, s->config, "desc_act", false, &ordered) ||
+        !stored_flag(s, s->config, "static_groups", false, &fixed))
+        return false;
     if (!t)
-        return true;
+        return !ordered || fixed || m->group == m->columns ||
+               stored_wrong(s, m->codes, "has no \"%.200s.g_idx\" beside it, which desc_act asks for", module);
     if (!stored_type(s, t, "I32"))
         return false;
     if (t->rank != 1 || t->dim[0] != m->columns)
