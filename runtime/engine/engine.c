@@ -356,12 +356,16 @@ static FtxStatus fly(FtxEngine *e, Events *v, FtxError *err)
     return s ? s : take_results(e, v, err);
 }
 
-/* The device has failed: every request gets an event. */
+/* The device has failed: every request gets an event. Those that have ended in this step keep theirs. */
 static void end_all(FtxEngine *e, Events *v)
 {
     const RequestList *lists[] = {&e->running, &e->waiting, &e->ending};
+    size_t ended = 0;
 
-    v->n = 0;
+    for (size_t i = 0; i < v->n; i++)
+        if (v->at[i].finish != FTX_RUNNING)
+            v->at[ended++] = v->at[i];
+    v->n = ended;
     for (size_t k = 0; k < sizeof lists / sizeof *lists; k++)
         for (uint32_t i = 0; i < lists[k]->n && v->n < v->max; i++)
             submit_add_event(v, lists[k]->at[i])->finish = FTX_FINISH_ERROR;

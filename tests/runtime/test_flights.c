@@ -133,10 +133,43 @@ static void test_pages(void **state)
     assert_int_equal(p.n, 3);
 }
 
+/* One request ends in the very step in which the device fails: its event is not lost. */
+static void test_ended_before_failure(void **state)
+{
+    FakeSizes sizes = fake_sizes();
+    FtxEvent ev[16] = {FTX_EVENT_INIT};
+    FtxError err;
+    Job job[6];
+    size_t n;
+    Bed b;
+
+    (void)state;
+    sizes.n_ends = 0;
+    reset_fake(false, 0);
+    fake.fail_at = 3;
+    open_bed(&b, &sizes);
+    for (int i = 0; i < 6; i++) {
+        make_job(&job[i], 3, (uint64_t)i);
+        submit(&b, &job[i]);
+    }
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(ftx_engine_step(b.engine, ev, 16, &n, &err), FTX_OK);
+    assert_int_equal(ftx_engine_cancel(b.engine, job[1].id, &err), FTX_OK);
+    assert_int_equal(ftx_engine_step(b.engine, ev, 16, &n, &err), FTX_EDEVICE);
+    assert_int_equal(n, 6);
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(ev[i].finish, ev[i].request == job[1].id ? FTX_FINISH_CANCEL : FTX_FINISH_ERROR);
+        for (int k = 0; k < i; k++)
+            assert_int_not_equal(ev[i].request, ev[k].request);
+    }
+    close_bed(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_programs), cmocka_unit_test(test_pages),
-                                       cmocka_unit_test(test_ended_row), cmocka_unit_test(test_device_fails)};
+                                       cmocka_unit_test(test_ended_row), cmocka_unit_test(test_device_fails),
+                                       cmocka_unit_test(test_ended_before_failure)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
