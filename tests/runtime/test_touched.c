@@ -370,7 +370,7 @@ static void call(const char *family, const int64_t *k, int T, int S)
     const char *operands = cpu_extents(family)->operands;
     static float values[4 * ANY];
     FtxRow rows[2] = {{.q_len = 3}, {.q_start = 3, .q_len = 1}};
-    FtxToken token[4] = {{.pos = 1}, {.id = 1, .pos = 2}, {.id = 2, .pos = 9}, {.pos = 3}};
+    FtxToken token[ANY / sizeof(FtxToken)] = {{.pos = 1}, {.id = 1, .pos = 2}, {.id = 2, .pos = 9}, {.pos = 3}};
     void *arg[4] = {values, values + ANY, values + 2 * ANY, values + 3 * ANY};
     const CpuCall c = {.arg = arg, .k = k, .T = T, .S = S, .threads = 1};
 
