@@ -11,7 +11,7 @@
 
 #include "command.h"
 
-enum { PIECE = 1 << 16, MOST = 64 << 20 /* bytes of a line or a whole text; /dev/zero never ends */ };
+enum { PIECE = 1 << 16, MOST = 64 << 20 /* bytes of a line or a whole text; /dev/zero never ends */, SHORT_MS = 100 };
 
 static char *take(Lines *l, size_t n, size_t ending, size_t *bytes)
 {
@@ -36,8 +36,12 @@ static bool read_more(Lines *l, bool wait)
 {
     struct pollfd p = {.fd = l->fd, .events = POLLIN};
     ssize_t got;
+    int ready;
 
-    if (poll(&p, 1, wait ? -1 : 0) <= 0)
+    do /* a signal that comes just before poll() does not end it */
+        ready = poll(&p, 1, wait ? SHORT_MS : 0);
+    while (wait && ready == 0 && !command_stopped);
+    if (ready <= 0)
         return false;
     if (l->from) {
         memmove(l->at, l->at + l->from, l->n -= l->from);
