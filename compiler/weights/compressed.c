@@ -107,19 +107,7 @@ static bool check_order(Stored *s, const char *module, const StoredCodes *m)
 {
     const Tensor *t = stored_take(s, module, ".weight_g_idx");
 
-    if (!t)
-        return true;
-    if (!stored_type(s, t, "I32"))
-        return false;
-    if (t->rank != 1 || t->dim[0] != m->columns)
-        return stored_wrong(s, t, "does not have %lld elements", (long long)m->columns);
-    for (int64_t k = 0; k < m->columns; k++)
-        if (stored_u32(t, k) != (uint32_t)(k / m->group))
-            return stored_wrong(s, t,
-                                "has group %u at element %lld: the elements of a group do not stand side by side. "
-                                "Quantise the model with actorder=weight or without",
-                                stored_u32(t, k), (long long)k);
-    return true;
+    return !t || stored_order(s, t, m, "actorder", "actorder=weight or without");
 }
 
 static int64_t stored_i64(const Tensor *t, int64_t i)

@@ -158,6 +158,21 @@ bool stored_matrix(const Stored *s, const Tensor *t, int64_t rows, int64_t colum
     return false;
 }
 
+bool stored_order(const Stored *s, const Tensor *t, const StoredCodes *m, const char *cause, const char *way)
+{
+    if (!stored_type(s, t, "I32"))
+        return false;
+    if (t->rank != 1 || t->dim[0] != m->columns)
+        return stored_wrong(s, t, "does not have %lld elements", (long long)m->columns);
+    for (int64_t k = 0; k < m->columns; k++)
+        if (stored_u32(t, k) != (uint32_t)(k / m->group))
+            return stored_wrong(s, t,
+                                "has group %u at element %lld: the elements of a group do not stand side by side "
+                                "(%s). Quantise the model with %s",
+                                stored_u32(t, k), (long long)k, cause, way);
+    return true;
+}
+
 Tensor *stored_add(Stored *s, const Tensor *like, const char *name, int64_t stack, int64_t rows, int64_t columns,
                    const Coded *coded)
 {

@@ -63,6 +63,10 @@ typedef struct StoredCodes {
 /* Adds module + ".weight" of such a matrix: which packed form has its scales and zeros. */
 bool stored_codes(Stored *s, const char *module, const StoredCodes *m);
 
+/* Whether g_idx `t` says that element k is of group k / m->group. Else an error, which names the setting that causes
+ * another order, and the way to a model without it. */
+bool stored_order(const Stored *s, const Tensor *t, const StoredCodes *m, const char *cause, const char *way);
+
 static inline uint32_t stored_u32(const Tensor *t, int64_t i)
 {
     uint32_t u;

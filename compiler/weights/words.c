@@ -89,17 +89,7 @@ static bool check_order(Stored *s, const char *module, const StoredCodes *m)
     if (!t)
         return !ordered || fixed || m->group == m->columns ||
                stored_wrong(s, m->codes, "has no \"%.200s.g_idx\" beside it, which desc_act asks for", module);
-    if (!stored_type(s, t, "I32"))
-        return false;
-    if (t->rank != 1 || t->dim[0] != m->columns)
-        return stored_wrong(s, t, "does not have %lld elements", (long long)m->columns);
-    for (int64_t k = 0; k < m->columns; k++)
-        if (stored_u32(t, k) != (uint32_t)(k / m->group))
-            return stored_wrong(s, t,
-                                "has group %u at element %lld: the elements of a group do not stand side by side "
-                                "(desc_act). Quantise the model with desc_act=false or static_groups=true",
-                                stored_u32(t, k), (long long)k);
-    return true;
+    return stored_order(s, t, m, "desc_act", "desc_act=false or static_groups=true");
 }
 
 bool gptq_read(Stored *s)
