@@ -1,6 +1,7 @@
 /* test_families.c - small random models of the classes in specs/hf/decoders.lua, encoders.lua and seq2seqs.lua against
- * Hugging Face transformers: logits and vectors within 1e-4 of the largest, greedy tokens and beams equal. Every field of
- * their config.json counts: with another value the graph is another one, or the field is refused.
+ * Hugging Face transformers: logits and vectors within 1e-4 of the largest, greedy tokens and beams equal. So are those of
+ * specs that were written with docs/specs.md alone (written/). Every field of their config.json counts: with another value
+ * the graph is another one, or the field is refused.
  * `test_families short gemma` runs those whose names begin so. */
 #include <dirent.h>
 #include <math.h>
@@ -14,7 +15,8 @@
 enum { MAX_CASES = 160, MAX_PROMPT = 32, MORE = 12, MAX_VALUES = 4096, COPIES = 3 };
 
 typedef struct Case {
-    char name[64], folder[600]; /* the checkout that is made of it */
+    char name[64], folder[600];  /* the checkout that is made of it */
+    char spec[64], options[640]; /* what is compiled in its place; "": the checkout */
     json_t *golden;
 } Case;
 
@@ -65,6 +67,11 @@ static int drop_cases(void **state)
 }
 
 /* --- logits and tokens --------------------------------------------------------------------------------- */
+
+static FtxModel *open_case(const Case *c)
+{
+    return golden_open(*c->spec ? c->spec : c->folder, c->name, c->options);
+}
 
 static double tolerance(void)
 {
@@ -149,7 +156,7 @@ static void check_beams(const Case *c, const FtxModel *model, FtxEngine *engine,
 static void check_case(const Case *c)
 {
     static GoldenAnswer answer;
-    FtxModel *model = golden_open(c->folder, c->name, "");
+    FtxModel *model = open_case(c);
     FtxEngine *engine = golden_engine(model);
     json_t *prompt;
     size_t i;
@@ -187,7 +194,7 @@ static void check_texts(const Case *c)
     static float hidden[COPIES * MAX_VALUES], pooled[COPIES * MAX_VALUES];
     const json_t *texts = json_object_get(c->golden, "texts");
     const size_t n = json_array_size(texts);
-    FtxModel *model = golden_open(c->folder, c->name, "");
+    FtxModel *model = open_case(c);
     FtxEngine *engine = golden_engine(model);
     int32_t ids[COPIES * MAX_PROMPT * 2], lengths[COPIES * 2];
     FtxModelInfo info;
@@ -228,16 +235,62 @@ static void check_texts(const Case *c)
     ftx_model_close(model);
 }
 
+static void check_results(const Case *c)
+{
+    if (json_object_get(c->golden, "texts"))
+        check_texts(c);
+    else
+        check_case(c);
+}
+
 static void results(void **state)
 {
     (void)state;
     for (size_t i = 0; i < n_cases; i++) {
         write_checkout(&cases[i]);
-        if (json_object_get(cases[i].golden, "texts"))
-            check_texts(&cases[i]);
-        else
-            check_case(&cases[i]);
+        check_results(&cases[i]);
     }
+}
+
+/* --- specs of people who read docs/specs.md -------------------------------------------------------------- */
+
+/* Fewer than 60 lines, and only nn.* and ftx.*: no family and no helper of specs/. */
+static void check_plain(const char *path)
+{
+    char line[400];
+    int lines = 0;
+    FILE *f = fopen(path, "r");
+
+    assert_non_null(f);
+    for (; fgets(line, sizeof line, f); lines++)
+        if (strstr(line, "require") && !strstr(line, "= require \"nn\"") && !strstr(line, "= require \"ftx\""))
+            fail_msg("%s: %s", path, line);
+    fclose(f);
+    if (lines >= 60)
+        fail_msg("%s: %d lines, expected less than 60", path, lines);
+}
+
+/* The specs in tests/models/written, with the weights of the twin of the same name, give what the class gives. */
+static void written(void **state)
+{
+    static const char *const names[] = {"qwen3", "bloom", "mixtral", "t5", "modernbert"};
+    size_t found = 0;
+    (void)state;
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (size_t k = 0; k < n_cases; k++) {
+            Case own = cases[k];
+
+            if (strcmp(own.name, names[i]) != 0)
+                continue;
+            found++;
+            snprintf(own.spec, sizeof own.spec, "tests/models/written/%s.lua", names[i]);
+            snprintf(own.name, sizeof own.name, "written-%s", names[i]);
+            snprintf(own.options, sizeof own.options, "-D weights=%s", own.folder);
+            check_plain(own.spec);
+            check_results(&own);
+        }
+    assert_true(*only || found == sizeof names / sizeof *names);
 }
 
 /* --- config.json ----------------------------------------------------------------------------------------- */
@@ -406,7 +459,7 @@ static void fields(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(results), cmocka_unit_test(fields)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(results), cmocka_unit_test(written), cmocka_unit_test(fields)};
 
     if (argc > 2)
         only = argv[2];
