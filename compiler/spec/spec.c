@@ -90,6 +90,8 @@ static const char *other_file(const FileMap *map, const char *path)
         return "a pickled checkpoint, which ftxc does not read; save the model as safetensors and compile its folder";
     if (ends_with(path, ".safetensors") || ends_with(path, ".safetensors.index.json"))
         return "weights alone; compile the folder of the checkout, which has a config.json beside them";
+    if (ends_with(path, ".gguf"))
+        return "not a GGUF file: its first four bytes are not GGUF";
     if (ends_with(path, ".json"))
         return "a file of a checkout; compile the folder that it is in";
     return NULL;

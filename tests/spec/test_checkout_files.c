@@ -211,6 +211,7 @@ static void test_other_inputs(void **state)
         const char *name, *text, *message;
     } files[] = {
         {"model.gguf", "GGUF\3", "the file is too short for a GGUF header"},
+        {"other.gguf", "\xa7(}", "not a GGUF file: its first four bytes are not GGUF"},
         {"config.json", "{}", "a file of a checkout; compile the folder that it is in"},
         {"model.safetensors", "x", "weights alone; compile the folder of the checkout"},
         {"model.safetensors.index.json", "{}", "weights alone; compile the folder of the checkout"},
@@ -234,6 +235,7 @@ static void test_other_inputs(void **state)
         drop(&r);
     }
     remove_file(&f, "model.gguf");
+    remove_file(&f, "other.gguf");
     remove_file(&f, "model.ftx");
     remove_file(&f, "config.json");
     put(&f, "adapter_config.json", "{\"base_model_name_or_path\": \"meta-llama/Llama-3.2-1B\"}");
