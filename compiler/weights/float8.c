@@ -42,9 +42,6 @@ bool float8_add(Stored *s, const char *module, const Tensor *weight, const Tenso
 
     if (weight->rank != 2 || !weight->elements)
         return stored_wrong(s, weight, "is not a matrix");
-    if (block_rows < 1 || block_columns < 1)
-        return stored_wrong(s, weight, "has blocks of %lld x %lld elements", (long long)block_rows,
-                            (long long)block_columns);
     rows = (weight->dim[0] + block_rows - 1) / block_rows;
     columns = (weight->dim[1] + block_columns - 1) / block_columns;
     if (rows > 1 || columns > 1 ? (scales->rank != 2 || scales->dim[1] != columns || scales->dim[0] != rows) &&

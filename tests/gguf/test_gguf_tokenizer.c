@@ -198,6 +198,7 @@ static const Piece pieces[] = {
     {"m", -9.75f, 1},
     {"mn", -10, 4},
     {"<pad>", 0, 5},
+    {"<|m|>", -11, 4},
 };
 
 static void put_pieces(GgufBytes *b)
@@ -253,9 +254,11 @@ static void test_pieces(void **state)
         }
 }
 
-/* Without flags: a space before the text, <s> before it, </s> not; control tokens are found, with a space behind. */
+/* Without flags: a space before the text, <s> before it, </s> not; control tokens are found, with a space behind. In the
+ * output control tokens are left out, a token of the user is not. */
 static void test_frame(void **state)
 {
+    static const int32_t users[] = {2, 17, 20, 2};
     static const int32_t plain[] = {1, 6, 15}, both[] = {1, 6, 15, 2}, marked[] = {1, 6, 15, 2, 16, 18};
     GgufBytes b = {0};
     Fixture f;
@@ -265,6 +268,11 @@ static void test_frame(void **state)
     f = begin_gguf(&b);
     framed_ids(&f, "Once", plain, LEN(plain));
     framed_ids(&f, "Once</s>tmn", marked, LEN(marked));
+
+    char *text = decode(&f, users, LEN(users), true);
+
+    assert_string_equal(text, "m<|m|>");
+    free(text);
     end(&f);
     gguf_key_flag(&b, "tokenizer.ggml.add_eos_token", 1);
     f = begin_gguf(&b);
@@ -335,6 +343,12 @@ static void test_refused(void **state)
     gguf_key_array(&b, "tokenizer.ggml.token_type", 5, 1);
     gguf_put_u32(&b, 7);
     expect_refused(&b, "token 0 has no text, no score or a type that is not 1 to 6");
+    gguf_key_text(&b, "tokenizer.ggml.model", "llama");
+    gguf_key_u32(&b, "tokenizer.ggml.tokens", 2);
+    expect_refused(&b, "key \"tokenizer.ggml.tokens\" must be an array of texts");
+    put_pieces(&b);
+    gguf_key_text(&b, "tokenizer.ggml.add_eos_token", "true");
+    expect_refused(&b, "key \"tokenizer.ggml.add_eos_token\" must be true or false");
     put_pieces(&b);
     gguf_key_text(&b, "tokenizer.ggml.add_space_prefix", "true");
     expect_refused(&b, "key \"tokenizer.ggml.add_space_prefix\" must be true or false");

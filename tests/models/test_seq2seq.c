@@ -265,6 +265,15 @@ static void requests(void **state)
     r.ids_count = 0;
     assert_int_equal(ftx_engine_submit(engine, &r, NULL, &err), FTX_EINVAL);
     assert_non_null(strstr(err.text, "the source is empty"));
+    r.ids_count = 2;
+    r.prompt_logprobs = 1;
+    assert_int_equal(ftx_engine_submit(engine, &r, NULL, &err), FTX_EINVAL);
+    assert_string_equal(err.text, "prompt_logprobs: the model reads a source, which has none");
+    r.prompt_logprobs = 0;
+    r.beams = 2;
+    r.top_logprobs = 1;
+    assert_int_equal(ftx_engine_submit(engine, &r, NULL, &err), FTX_EINVAL);
+    assert_string_equal(err.text, "top_logprobs, prompt_logprobs, mask: not with a beam search");
     submit(engine, model, &c[1], 20);
 
     r = ftx_request_default(model); /* a prefix of the expected tokens does not change the text */

@@ -361,6 +361,11 @@ static void test_limits(void **state)
     assert_int_equal(r.spec.graph->limits.tokens, 600);
     drop(&r);
 
+    r = read_good(LLAMA("limits = { context = 64 }, precision = { weights = 'int4', except = { 'a', 'b.*' } }"), NULL);
+    assert_int_equal(r.spec.precision.quant.n_except, 2);
+    assert_string_equal(r.spec.precision.quant.except[0], "a");
+    assert_string_equal(r.spec.precision.quant.except[1], "b.*");
+    drop(&r);
     r = read_good(LLAMA("limits = { context = 64 }, decode = ftx.sample()"), NULL);
     assert_true(r.spec.decode.temperature == 1);
     drop(&r);

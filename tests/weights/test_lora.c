@@ -287,9 +287,13 @@ static void test_coded(void **state)
         const float *want = value_of(&plain, plain.c, id, &n), *got = value_of(&r, r.c, id, &n);
 
         assert_memory_equal(got, want, n * sizeof *got);
+        by->form.type = DT_INT4;
         seen++;
     }
     assert_true(seen > 0);
+    assert_false(checkpoint_check(r.c, &r.spec, &r.d));
+    assert_non_null(strstr(r.d.text, "is stored as codes of few bits in "));
+    assert_non_null(strstr(r.d.text, ": an adapter is merged into the original checkpoint only"));
     drop(&plain);
     drop(&r);
 }

@@ -235,6 +235,11 @@ static void test_stack(void **state)
                                               18, 20, 19, 21, 22, 24, 23, 25, 26, 28, 27, 29},
                      i == 2 ? 24 : 12);
     }
+
+    const Id across = add_value(g, OP_TRANSPOSE, x, 0, 0, 4, 3); /* matrices of three rows, tensors of two */
+
+    ir_attr_int(g, across, "stack", 2);
+    elements_are(&f, across, (const float[]){0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11}, 12);
     assert_string_equal(weights_name(g, x, f.keep), "x.*");
     end(&f);
     for (size_t i = 0; i < LEN(wrong); i++) {

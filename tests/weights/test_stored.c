@@ -152,10 +152,10 @@ static void experts(void **state)
 
 /* --- refused ------------------------------------------------------------------------------------------------ */
 
-/* A checkpoint of tensors of zeros; header: "name type rows columns" lines. */
+/* A checkpoint of tensors of zeros, "name type rows,columns;..."; behind I64 perhaps its numbers: "2=16,64". */
 static bool apply(const char *config, const char *tensors, Diag *d)
 {
-    static unsigned char zeros[1 << 16];
+    static unsigned char data[1 << 16];
     Arena *keep = arena_open();
     Checkpoint *c;
     char header[4000] = "{", path[256];
@@ -179,12 +179,20 @@ static bool apply(const char *config, const char *tensors, Diag *d)
         n += (size_t)snprintf(header + n, sizeof header - n,
                               "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}", n > 1 ? "," : "",
                               name, type, shape, bytes, bytes + elements);
+        at += strcspn(at, "=;");
+        for (size_t i = 0; *at == '=' || *at == ','; i++) {
+            const int64_t number = strtoll(at + 1, (char **)(uintptr_t)&at, 10);
+
+            assert_true(bytes + 8 * i + 8 <= sizeof data);
+            memcpy(data + bytes + 8 * i, &number, 8);
+        }
         bytes += elements;
     }
     snprintf(header + n, sizeof header - n, "}");
     strcpy(path, temp_path("stored.safetensors"));
-    assert_true(bytes <= sizeof zeros);
-    write_safetensors(path, header, zeros, bytes);
+    assert_true(bytes <= sizeof data);
+    write_safetensors(path, header, data, bytes);
+    memset(data, 0, bytes);
     if (!checkpoint_open(path, keep, &c, d))
         fail_msg("%s", d->text);
     ok = stored_apply(c, json, "config.json", keep, d);
@@ -200,6 +208,7 @@ static bool apply(const char *config, const char *tensors, Diag *d)
 #define SCHEME(of) PACK ",\"config_groups\":{\"x\":{\"weights\":{" of "}}}}"
 #define FP8 "{\"quant_method\":\"fp8\""
 #define MXFP4 "{\"quant_method\":\"mxfp4\"}"
+#define CODES "a.weight_packed I32 16,8;a.weight_shape I64 2=16,64"
 #define PACKED "a.weight_packed I32 16,8;a.weight_shape I64 2;a.weight_scale F16 16,2"
 
 static void refused(void **state)
@@ -240,6 +249,9 @@ static void refused(void **state)
         {AWQ ",\"version\":\"gemv\"}", "", "AWQ's version \"gemv\" is not read, only gemm"},
         {AWQ ",\"modules_to_not_convert\":[\"x\",\"mlp\"]}", "l.mlp.qweight I32 64,2",
          "tensor \"l.mlp.qweight\" has codes, yet modules_to_not_convert names \"mlp\""},
+        {AWQ ",\"group_size\":\"x\"}", "", "\"group_size\" must be a whole number"},
+        {AWQ "}", "a.qweight I32 64", "tensor \"a.qweight\" is not a matrix"},
+        {AWQ "}", "a.qweight I8 64,2", "tensor \"a.qweight\" is stored as I8, expected I32"},
         {AWQ "}", "a.qweight I32 64,2;a.scales F16 2,15;a.qzeros I32 2,2", "\"a.scales\" is [2,15], expected [2,16]"},
         {PACK ",\"transform_config\":{\"a\":1}}", "", "\"transform_config\" rotates matrices"},
         {"{\"quant_method\":\"compressed-tensors\",\"format\":\"nvfp4-pack-quantized\"}", "",
@@ -247,6 +259,26 @@ static void refused(void **state)
         {PACK ",\"config_groups\":{\"x\":{\"format\":\"marlin-24\"}}}", "", "the format \"marlin-24\""},
         {PACK "}", "a.weight_packed I32 16,8", "has no \"a.weight_shape\" beside it"},
         {PACK "}", PACKED, "is [16,8], which is not 0 rows of 0 codes"},
+        {PACK "}", "a.weight_packed I32 16,8;a.weight_shape I64 3;a.weight_scale F16 16,2",
+         "and \"a.weight_shape\" are not a matrix and its shape"},
+        {PACK "}", "a.weight_packed I32 128;a.weight_shape I64 2=16,64;a.weight_scale F16 16,2",
+         "and \"a.weight_shape\" are not a matrix and its shape"},
+        {PACK "}", "a.weight_packed I32 16,8;a.weight_shape I64 2=8,64;a.weight_scale F16 16,2",
+         "is [16,8], which is not 8 rows of 64 codes"},
+        {PACK "}", CODES, "has no \"a.weight_scale\" beside it"},
+        {PACK "}", CODES ";a.weight_scale F16 16,2;a.weight_g_idx I32 64",
+         "tensor \"a.weight_g_idx\" has group 0 at element 32: the elements of a group do not stand side by side "
+         "(actorder)"},
+        {PACK "}", CODES ";a.weight_scale F16 16,2;a.weight_zero_point I8 2,2", "is stored as I8, expected I32"},
+        {PACK "}", CODES ";a.weight_scale F16 16,2;a.weight_zero_point I32 1,2", "is [1,2], expected [2,2]"},
+        {SCHEME("\"num_bits\":\"4\""), CODES ";a.weight_scale F16 16,2", "\"num_bits\" must be a whole number"},
+        {SCHEME("\"group_size\":\"x\""), CODES ";a.weight_scale F16 16,2", "\"group_size\" must be a whole number"},
+        {SCHEME("\"symmetric\":1"), CODES ";a.weight_scale F16 16,2", "\"symmetric\" must be true or false"},
+        {SCHEME("\"type\":4"), CODES ";a.weight_scale F16 16,2", "\"type\" must be a text"},
+        {PACK "}", "a.weight I8 16", "tensor \"a.weight\" is not a matrix"},
+        {PACK "}", "a.weight F8_E4M3 16,64", "has no \"a.weight_scale\" beside it"},
+        {SCHEME("\"strategy\":1"), "a.weight F8_E4M3 16,64;a.weight_scale F16 16,1", "\"strategy\" must be a text"},
+        {FP8 "}", "a.weight F8_E4M3 16;a.weight_scale F32 1", "tensor \"a.weight\" is not a matrix"},
         {PACK ",\"ignore\":[\"a\"]}", PACKED, "is quantised, yet \"ignore\" of quantization_config names its module"},
         {SCHEME("\"num_bits\":4"), "a.weight I8 16,64;a.weight_scale F16 16,1",
          "tensor \"a.weight\" has values of 8 bits (int), quantization_config says 4 (int)"},
@@ -299,6 +331,8 @@ static void accepted(void **state)
         {GPTQ ",\"desc_act\":true,\"static_groups\":true}", "a.qweight I32 8,16;a.scales F16 2,16;a.qzeros I32 2,2"},
         {GPTQ ",\"desc_act\":true,\"group_size\":-1}", "a.qweight I32 8,16;a.scales F16 1,16;a.qzeros I32 1,2"},
         {AWQ ",\"modules_to_not_convert\":null}", "a.qweight I32 64,2;a.scales F16 2,16;a.qzeros I32 2,2"},
+        {SCHEME("\"num_bits\":4,\"group_size\":64,\"symmetric\":true"),
+         CODES ";a.weight_scale F16 16,1;a.weight_g_idx I32 64"},
         {PACK ",\"ignore\":[\"b\",7]}", "a.weight I8 16,64;a.weight_scale F16 16;b.weight F16 4,4"},
         {FP8 "}", "a.weight F8_E4M3 16,64;a.weight_scale F32 16;a.input_scale F32 1"},
         {FP8 ",\"weight_block_size\":null}", "a.weight F8_E4M3 16,64;a.weight_scale F32 16,1"},
@@ -313,13 +347,15 @@ static void accepted(void **state)
     }
 }
 
-/* What is no number is found where it is packed: a code of e4m3, a scale of MXFP4, a scale of GPTQ. */
+/* What is no number is found where it is packed: a code of e4m3, a scale of MXFP4, as it lies and transposed, a scale and a
+ * product of a zero of int8, whose codes are kept. */
 static void not_finite(void **state)
 {
     static const struct {
         const char *config, *header, *reason;
         unsigned char bytes[64];
         int64_t rows, columns;
+        Op op; /* what is made of the weight */
     } bad[] = {
         {FP8 "}",
          "{\"a.weight\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,16],\"data_offsets\":[0,32]},"
@@ -327,15 +363,43 @@ static void not_finite(void **state)
          "tensor \"a.weight\": element [1,2] is NaN",
          {[18] = 0xff, [34] = 0x80, [35] = 0x3f},
          2,
-         16},
+         16,
+         OP_WEIGHT},
         {MXFP4,
          "{\"a.weight_blocks\":{\"dtype\":\"U8\",\"shape\":[1,2,1,16],\"data_offsets\":[0,32]},"
          "\"a.weight_scales\":{\"dtype\":\"U8\",\"shape\":[1,2,1],\"data_offsets\":[32,34]}}",
          "tensor \"a.weight\": element [0,0,1] is NaN",
          {[16] = 2, [33] = 0xff},
          32,
-         2},
+         2,
+         OP_WEIGHT},
+        {MXFP4,
+         "{\"a.weight_blocks\":{\"dtype\":\"U8\",\"shape\":[1,2,1,16],\"data_offsets\":[0,32]},"
+         "\"a.weight_scales\":{\"dtype\":\"U8\",\"shape\":[1,2,1],\"data_offsets\":[32,34]}}",
+         "tensor \"a.weight\": element [0,0,1] is NaN",
+         {[16] = 2, [33] = 0xff},
+         32,
+         2,
+         OP_TRANSPOSE},
+        {PACK "}",
+         "{\"a.weight\":{\"dtype\":\"I8\",\"shape\":[2,16],\"data_offsets\":[0,32]},"
+         "\"a.weight_scale\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[32,40]}}",
+         "tensor \"a.weight\": element [1,0] is infinity",
+         {[38] = 0x80, [39] = 0x7f},
+         2,
+         16,
+         OP_QUANTISE},
+        {PACK "}",
+         "{\"a.weight\":{\"dtype\":\"I8\",\"shape\":[2,16],\"data_offsets\":[0,32]},"
+         "\"a.weight_scale\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[32,40]},"
+         "\"a.weight_zero_point\":{\"dtype\":\"I8\",\"shape\":[2,1],\"data_offsets\":[40,42]}}",
+         "tensor \"a.weight\": element [1,0] is infinity",
+         {[36] = 0xff, [37] = 0xff, [38] = 0x7f, [39] = 0x7f, [40] = 1, [41] = 1}, /* the largest number, times 129 */
+         2,
+         16,
+         OP_QUANTISE},
     };
+    static const size_t ends[LEN(bad)] = {36, 34, 34, 40, 42}; /* bytes of the data */
     (void)state;
 
     for (size_t i = 0; i < LEN(bad); i++) {
@@ -346,14 +410,21 @@ static void not_finite(void **state)
         char path[256];
         Checkpoint *c;
         Diag d = {0};
+        Id id = add_weight(spec.graph, "a.weight", bad[i].rows, bad[i].columns);
         float *got;
         size_t n;
 
         strcpy(path, temp_path("nan.safetensors"));
-        write_safetensors(path, bad[i].header, bad[i].bytes, i ? 34 : 36);
+        write_safetensors(path, bad[i].header, bad[i].bytes, ends[i]);
         assert_true(checkpoint_open(path, keep, &c, &d) && stored_apply(c, config, "config.json", keep, &d));
-        assert_false(weights_value(c, &spec, add_weight(spec.graph, "a.weight", bad[i].rows, bad[i].columns), keep,
-                                   &got, &n, &d));
+        checkpoint_mark(c, &spec);
+        if (bad[i].op == OP_QUANTISE)
+            id = stored_value(spec.graph, id);
+        if (bad[i].op == OP_TRANSPOSE) {
+            id = add_value(spec.graph, OP_TRANSPOSE, id, 0, 0, bad[i].columns, bad[i].rows);
+            ir_attr_int(spec.graph, id, "stack", 1);
+        }
+        assert_false(weights_value(c, &spec, id, keep, &got, &n, &d));
         if (!strstr(d.text, bad[i].reason))
             fail_msg("expected \"%s\" in: %s", bad[i].reason, d.text);
         checkpoint_close(c);
@@ -363,11 +434,64 @@ static void not_finite(void **state)
     }
 }
 
+/* int8 with one scale for the whole matrix. */
+static void one_scale(void **state)
+{
+    Spec spec = {.graph = ir_graph_new("tiny")};
+    const Id id = add_weight(spec.graph, "a.weight", 2, 16);
+    const float scale = 0.25f;
+    signed char bytes[36];
+    float want[32];
+    Arena *keep = arena_open();
+    json_error_t why;
+    json_t *config = json_loads(PACK "}", 0, &why);
+    char path[256];
+    Checkpoint *c;
+    Diag d = {0};
+    (void)state;
+
+    for (int i = 0; i < 32; i++)
+        want[i] = scale * (float)(bytes[i] = (signed char)(7 * i - 110));
+    memcpy(bytes + 32, &scale, sizeof scale);
+    strcpy(path, temp_path("one.safetensors"));
+    write_safetensors(path,
+                      "{\"a.weight\":{\"dtype\":\"I8\",\"shape\":[2,16],\"data_offsets\":[0,32]},"
+                      "\"a.weight_scale\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[32,36]}}",
+                      bytes, sizeof bytes);
+    assert_true(checkpoint_open(path, keep, &c, &d) && stored_apply(c, config, "config.json", keep, &d));
+    checkpoint_mark(c, &spec);
+    check_values(c, &spec, id, keep, want, "one scale");
+    check_values(c, &spec, stored_value(spec.graph, id), keep, want, "one scale, as codes");
+    checkpoint_close(c);
+    json_decref(config);
+    ir_graph_close(spec.graph);
+    arena_close(keep);
+}
+
+/* Files that may say how a checkpoint is quantised must be JSON. */
+static void no_json(void **state)
+{
+    Arena *keep = arena_open();
+    char path[256];
+    Checkpoint *c;
+    Diag d = {0};
+    (void)state;
+
+    strcpy(path, temp_path("model.safetensors"));
+    write_safetensors(path, "{}", NULL, 0);
+    write_text(temp_path("config.json"), "{\n\"quantization_config\": }");
+    assert_false(checkpoint_open(path, keep, &c, &d));
+    if (!strstr(d.text, "config.json:2: is not JSON"))
+        fail_msg("%s", d.text);
+    arena_close(keep);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values),   cmocka_unit_test(experts),    cmocka_unit_test(refused),
-        cmocka_unit_test(accepted), cmocka_unit_test(not_finite),
+        cmocka_unit_test(accepted), cmocka_unit_test(not_finite), cmocka_unit_test(one_scale),
+        cmocka_unit_test(no_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
