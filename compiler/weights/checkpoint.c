@@ -444,7 +444,7 @@ const char *checkpoint_note(const Checkpoint *c, const Spec *spec, Arena *keep)
     if (!n)
         return NULL;
     return arena_printf(keep, "%s: %zu tensor%s %s (\"%.200s\"%s not used%s", c->path, n, n == 1 ? "" : "s",
-                        spec->graph->logits ? "behind its last layer" : "of its head", first,
+                        spec->graph->logits ? "that its logits do not need" : "of its head", first,
                         n == 1 ? ") is" : " and others) are",
                         spec->graph->logits ? "" : ": the model is the encoder alone");
 }

@@ -5,6 +5,7 @@ local hf = require "lib.hf"
 local decoders = require "hf/decoders"
 local seq2seqs = require "hf/seq2seqs"
 local by_parts = require "hf/encoders"
+local text_of = require "hf/wrappers"
 
 local SEQUENCES = 16 -- limits.sequences
 
@@ -66,8 +67,7 @@ local function name_of(config)
 end
 
 -- sentences: the checkout has the files of sentence-transformers, for which a decoder is an encoder
-local function architecture(config, sentences)
-  local name = name_of(config)
+local function architecture(config, name, sentences)
   if sentences and string.sub(name, -11) == "ForCausalLM" then name = string.sub(name, 1, -12) .. "Model" end
   local read, path = reader(name)
   if not path then
@@ -265,10 +265,12 @@ end
 
 return function(checkout)
   local config = hf.file(checkout.config_path, checkout.config, "", not ftx.override("weights") and checkout.tensors)
+  local name = name_of(config)
+  config, name = text_of(config, name, decoders.types, decoders.harmless)
   config.gguf = checkout.gguf -- the fields are those of lib/gguf.lua
   -- If there is a generation_config.json, it alone names the end ids, as in Hugging Face.
   local generation = checkout.generation and hf.file(checkout.generation_path, checkout.generation) or config
-  local read, module = architecture(config, checkout.modules)
+  local read, module = architecture(config, name, checkout.modules)
   local model = check_result(module, read(config))
   local seq2seq = model.source ~= nil
   local vector = model.encoder and sentences(checkout) or {}

@@ -72,6 +72,8 @@ static void test_trained_checkout(void **state)
     "\"vocab_size\": 64, \"hidden_size\": 32, \"num_hidden_layers\": 1, \"intermediate_size\": 48" HEADS \
     ", \"architectures\": [\""
 
+#define IMAGES "\"architectures\": [\"Gemma3ForConditionalGeneration\"], \"boi_token_index\": 5"
+
 static void test_checkout_mistakes(void **state)
 {
     static const struct {
@@ -124,6 +126,13 @@ static void test_checkout_mistakes(void **state)
          "config.json: norm_topk_prob must be false: the class does not read it, got true"},
         {"{" MIXTURE "Llama4ForCausalLM\"], \"num_experts_per_tok\": 2}", NULL,
          "config.json: num_experts_per_tok must be 1: inputs of several experts are not weighed, got 2"},
+        {"{" IMAGES "}", NULL, "config.json: text_config must be the text model's fields, got nothing"},
+        {"{" IMAGES ", \"text_config\": {\"model_type\": \"t5\"}}", NULL,
+         "config.json: text_config.model_type must be that of a decoder that ftxc reads, got \"t5\""},
+        {"{" IMAGES ", \"text_config\": {}, \"surprise\": 1}", NULL,
+         "config.json: surprise is not known; it may change the result"},
+        {"{" IMAGES ", \"text_config\": {\"hidden_size\": \"x\"}}", NULL,
+         "config.json: text_config.hidden_size must be a whole number from 1 to 131072, got \"x\""},
         {"{" MIXTURE "GptOssForCausalLM\"]}", NULL, "config.json: rope_scaling must be an object, got nothing"},
         {"{" FALCON ", \"new_decoder_architecture\": true, \"parallel_attn\": false}", NULL,
          "config.json: parallel_attn must be true with new_decoder_architecture, got false"},
@@ -212,6 +221,27 @@ static void test_checkout_mistakes(void **state)
         drop(&r);
         remove_folder(&f);
     }
+}
+
+/* The text model of a class that reads images: type and ids stand outside of text_config, too, and each may be there only. */
+static void test_checkout_images(void **state)
+{
+    Folder f = make_folder("{" IMAGES ", \"torch_dtype\": \"float16\", \"bos_token_id\": 3, \"eos_token_id\": [1, 6], "
+                           "\"text_config\": {\"vocab_size\": 64, \"hidden_size\": 32, \"num_hidden_layers\": 1, "
+                           "\"num_attention_heads\": 4, \"intermediate_size\": 48, \"head_dim\": 16, "
+                           "\"bos_token_id\": 2, \"eos_token_id\": null}}",
+                           NULL);
+    Reading r = read_good(f.path, NULL);
+
+    (void)state;
+    assert_int_equal(r.spec.precision.weights, DT_FP16);
+    assert_int_equal(r.spec.bos, 2);
+    assert_int_equal(r.spec.n_ends, 2);
+    assert_int_equal(r.spec.ends[1], 6);
+    assert_true(has_weight(r.spec.graph, "model.layers.0.self_attn.q_norm.weight"));
+    assert_false(has_weight(r.spec.graph, "lm_head.weight"));
+    drop(&r);
+    remove_folder(&f);
 }
 
 static void test_checkout_fields(void **state)
@@ -444,6 +474,7 @@ int main(void)
         cmocka_unit_test(test_tiny_checkouts),
         cmocka_unit_test(test_trained_checkout),
         cmocka_unit_test(test_checkout_mistakes),
+        cmocka_unit_test(test_checkout_images),
         cmocka_unit_test(test_checkout_fields),
         cmocka_unit_test(test_two_ropes),
         cmocka_unit_test(test_gemma),

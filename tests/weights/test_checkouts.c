@@ -231,7 +231,7 @@ static void test_left_out(void **state)
     assert_true(checkpoint_open(temp_path("left.safetensors"), keep, &c, &d));
     note = checkpoint_note(c, &spec, keep);
     assert_non_null(note);
-    assert_string_equal(strchr(note, ':'), ": 1 tensor behind its last layer (\"layers.7.x\") is not used");
+    assert_string_equal(strchr(note, ':'), ": 1 tensor that its logits do not need (\"layers.7.x\") is not used");
     checkpoint_close(c);
     ir_graph_close(spec.graph);
     arena_close(keep);

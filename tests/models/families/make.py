@@ -8,7 +8,7 @@ The numbers of a tensor come from a counter: number i depends on the tensor's na
 generator (../lora/adapters.h), so a file holds config.json, names and shapes of the tensors, the logits after two
 prompts, and 20 greedy tokens with their margins; of an encoder the vectors of two texts. All is computed in fp32 by the model as loaded back from disk. Names
 with "-old" have config.json as older versions of transformers wrote it."""
-import json, pathlib, shutil, sys, tempfile
+import functools, json, pathlib, shutil, sys, tempfile
 import numpy, torch, transformers
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -52,6 +52,9 @@ LATENT = dict(SIZES, num_key_value_heads=3, kv_lora_rank=24, qk_nope_head_dim=16
               first_k_dense_replace=1)
 LATENT_YARN = rope(900.0, rope_type="yarn", factor=4.0, mscale=0.7, mscale_all_dim=0.4,
                    original_max_position_embeddings=16)
+
+# of Pixtral, SigLIP and Llama 4; no text depends on it
+VISION = dict(hidden_size=32, intermediate_size=40, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14)
 
 # name: class, settings, changes of config.json (None: the field is removed), fields that others turn off
 CASES = {
@@ -240,6 +243,30 @@ CASES = {
     "ministral3": ("Ministral3", dict(GQA, sliding_window=7, rms_norm_eps=1e-3,
                                       rope_parameters={**LATENT_YARN["rope_parameters"], "llama_4_scaling_beta": 0.6,
                                                        "original_max_position_embeddings": 8}), {}),
+    "gemma3-images": ("Gemma3ForConditionalGeneration",
+                      dict(text_config=dict(GQA, num_attention_heads=4, sliding_window=5, rms_norm_eps=1e-3, query_pre_attn_scalar=40,
+                                            layer_types=["sliding_attention", "full_attention"]),
+                           vision_config=VISION, dtype="float32", mm_tokens_per_image=4, eos_token_id=2),
+                      without("text_config._sliding_window_pattern", "text_config.tie_word_embeddings")),
+    "mistral3-images": ("Mistral3ForConditionalGeneration",
+                        dict(text_config=dict(GQA, model_type="mistral", **rope(3e4), sliding_window=None),
+                             vision_config=dict(VISION, model_type="pixtral", head_dim=16), dtype="float32",
+                             tie_word_embeddings=False), {"tie_word_embeddings": True,
+                          **without("text_config.model_type", "text_config.tie_word_embeddings")}),
+    "ministral3-images": ("Mistral3ForConditionalGeneration",
+                          dict(text_config=dict(GQA, model_type="ministral3", sliding_window=7, tie_word_embeddings=False,
+                                                rope_parameters={**LATENT_YARN["rope_parameters"],
+                                                                 "llama_4_scaling_beta": 0.6}),
+                               vision_config=dict(VISION, model_type="pixtral", head_dim=16), dtype="float32",
+                               tie_word_embeddings=True), without("text_config.tie_word_embeddings")),
+    "llama4-images": ("Llama4ForConditionalGeneration",
+                      dict(text_config=dict(GQA, num_local_experts=3, intermediate_size=20, intermediate_size_mlp=52,
+                                            attention_chunk_size=5, interleave_moe_layer_step=2, floor_scale=4,
+                                            no_rope_layer_interval=2, **rope(2e4)),
+                           vision_config=dict(VISION, intermediate_size=128, vision_output_dim=32,
+                                              projector_input_dim=32, projector_output_dim=32), dtype="float32"),
+                      without("text_config.layer_types", "text_config.no_rope_layers", "text_config.moe_layers",
+                              "text_config.tie_word_embeddings"), ["router_jitter_noise"]),
     "glm4-moe": ("Glm4Moe", dict(GQA, n_routed_experts=6, num_experts_per_tok=3, moe_intermediate_size=20,
                                  n_shared_experts=2, n_group=3, topk_group=2, routed_scaling_factor=1.7,
                                  use_qk_norm=True, rms_norm_eps=1e-3, **rope(1e4, 0.25)), {},
@@ -344,12 +371,13 @@ def config_of(kind):
 
 
 def case(kind, settings, changes, idle=(), prompts=PROMPTS):
+    reads_images = kind.endswith("ForConditionalGeneration")
     room = pathlib.Path(tempfile.mkdtemp())
     torch.manual_seed(0)
     if kind == "ChatGLM":
         return chatglm.case(room, settings, idle, prompts, tensor, answer)
-    cls = getattr(transformers, kind + "ForCausalLM" if prompts else kind)
-    made = cls(config_of(kind)(**settings) if prompts else cls.config_class(**settings))
+    cls = getattr(transformers, kind + "ForCausalLM" if prompts and not reads_images else kind)
+    made = cls((config_of(kind) if prompts and not reads_images else cls.config_class)(**settings))
     made.save_pretrained(room)
     path = room / "model.safetensors"
     with safe_open(path, "pt") as f:
@@ -357,9 +385,11 @@ def case(kind, settings, changes, idle=(), prompts=PROMPTS):
     save_file(tensors, path, {"format": "pt"})
     config = json.loads((room / "config.json").read_text())
     for key, value in changes.items():
-        config.pop(key, None)
+        *path, last = key.split(".")  # "text_config.layer_types" stands in the object text_config
+        inside = functools.reduce(dict.__getitem__, path, config)
+        inside.pop(last, None)
         if value is not None:
-            config[key] = value
+            inside[last] = value
     (room / "config.json").write_text(json.dumps(config))
     model, loaded = cls.from_pretrained(
         room, dtype=torch.float32, attn_implementation=ATTENTION.get(kind, "eager"), output_loading_info=True)
