@@ -327,6 +327,7 @@ void parts(void **state)
         {DT_BF16, DT_BF16, 2, 2, 40, "causal", 3, 0, 0, 0, 0, 0, 8, 0},
         {DT_FP32, DT_FP32, 3, 1, 32, "rows", 0, 0, 1, 0, 0, 0, 16, 1},
         {DT_FP16, DT_FP32, 2, 2, 16, "causal", 0, 0, 1, 0, 0, 0, 0, 1},
+        {DT_FP32, DT_FP32, 2, 1, 16, "causal", 0, 9, 0, 0, 0, 0.5, 0, 0},
     };
     Suite *s = open_suite("parts");
 

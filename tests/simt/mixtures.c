@@ -78,6 +78,8 @@ void routers(void **state)
         {40, 4, 1, 1, 150, " chosen=1", "sm_80", 0},
         {16, 1, 0, 1, 299, "", NULL, 0},
         {64, 8, 0, 1, 7, " sigmoid=1 groups=8 groups_kept=1", NULL, 2},
+        {48, 12, 0, 1, 0, " chosen=1 groups=6 groups_kept=2", NULL,
+         0}, /* experts below 0 are chosen, none of other groups */
     };
     Suite *s = open_suite("routers");
 
