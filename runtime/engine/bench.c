@@ -143,7 +143,9 @@ static FtxStatus measure(Bench *b, int from, int count, int runs, double *times,
             (Row){.request = b->request[b->sequences], .first = f->tokens, .count = b->prompt, .emit = true};
         f->tokens += b->prompt;
     }
-    s = schedule_upload(e, err);
+    s = schedule_write(e, err);
+    if (!s)
+        s = schedule_send(e, err);
     if (!s)
         s = e->api->time(e->session, f->program, f->tokens, f->rows, runs, times, err);
     if (!s)

@@ -70,6 +70,8 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, const EngineSizes 
     if (size->prefix)
         to->pages.prefix = lay_out_prefix(c, f);
     to->flight.row = carve(c, slots, sizeof *to->flight.row);
+    to->landing.row = carve(c, slots, sizeof *to->landing.row);
+    to->landed = carve(c, slots, sizeof *to->landed);
     to->batch = carve(c, slots, sizeof *to->batch);
     to->shares = carve(c, slots, sizeof *to->shares);
     to->scratch_rows = carve(c, slots, sizeof *to->scratch_rows);
@@ -293,69 +295,6 @@ const float *ftx_engine_logits(const FtxEngine *e, uint64_t id)
 
 /* --- a step --------------------------------------------------------------------------------------------- */
 
-/* The flight may be run once more as it is. */
-static bool goes_on(FtxEngine *e)
-{
-    const Flight *f = &e->flight;
-
-    return f->again && !f->stop && f->issued < f->most && !schedule_can_admit(e);
-}
-
-static FtxStatus take_off(FtxEngine *e, Events *v, FtxError *err)
-{
-    Flight *f = &e->flight;
-    FtxStatus s = f->pending ? e->api->wait(e->session, err) : FTX_OK;
-    bool preempted = false;
-
-    f->pending = false;
-    f->rows = 0;
-    if (!s && e->overcommit)
-        s = grow_all(e, &preempted, err);
-    if (!s && !preempted)
-        s = schedule_admit(e, err);
-    if (!s)
-        s = schedule_tell(e, err);
-    if (!s)
-        s = schedule_encode(e, err);
-    if (!s)
-        s = score_prompt(e, v, err);
-    if (s)
-        return s;
-    schedule_compose(e);
-    return f->rows ? schedule_upload(e, err) : FTX_OK;
-}
-
-/* How many runs to enqueue now: up to e->ahead, but not before a whole chain (FTX_CHAIN) fits. */
-static int runs_now(FtxEngine *e)
-{
-    const Flight *f = &e->flight;
-    const int left = f->most - f->issued, room = e->ahead - (f->issued - f->taken);
-    const int n = left < room ? left : room;
-
-    if (!f->again || (f->issued == 0 && !goes_on(e)))
-        return f->issued == 0;
-    if (!goes_on(e))
-        return 0;
-    return n == left || n >= FTX_CHAIN || e->ahead <= FTX_CHAIN || f->issued == f->taken ? n : 0;
-}
-
-static FtxStatus fly(FtxEngine *e, Events *v, FtxError *err)
-{
-    Flight *f = &e->flight;
-    FtxStatus s = FTX_OK;
-    int n;
-
-    if (f->taken == f->issued && !goes_on(e))
-        s = take_off(e, v, err);
-    if (s || f->rows == 0)
-        return s;
-    n = runs_now(e);
-    if (n)
-        s = e->api->run(e->session, f->program, f->tokens, f->rows, n, err);
-    f->issued += n;
-    return s ? s : take_results(e, v, err);
-}
-
 /* The device has failed: every request gets an event. Those that have ended in this step keep theirs. */
 static void end_all(FtxEngine *e, Events *v)
 {
@@ -392,7 +331,7 @@ FtxStatus ftx_engine_step(FtxEngine *e, FtxEvent *events, size_t max, size_t *n,
 
     submit_end_others(e, &v);
     if (v.max - v.n >= e->slots) /* else the step runs in the next call */
-        s = fly(e, &v, &why);
+        s = flight_step(e, &v, &why);
     if (s) {
         e->dead = why;
         e->dead.status = s;

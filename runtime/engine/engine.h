@@ -2,13 +2,14 @@
  *
  *   submit            step                                            device
  *   request.c ──▶ waiting ──admit──▶ running ──compose──▶ IO block ──▶ run, run, run
- *                 queue.c   pages.c          batch.c   schedule.c           │
+ *                 queue.c   pages.c          batch.c   schedule.c  flight.c │
  *                 events ◀── stream.c ◀── take.c ◀────── OUT ring ◀─────────┘
  *
  * Row: a sequence's tokens in one step. Slot: where the device keeps a sequence's state (page table, history). Lane:
  * one beam of a beam search, with a slot of its own; other sequences have one lane. Flight: rows that were composed
  * once and run until the composition changes. A step with prompt chunks runs once; a decode step runs again and
- * again, on a GPU several runs ahead of the host. */
+ * again, on a GPU several runs ahead of the host. The next flight is composed while the last run of this one goes on
+ * (flight.c). Ghost: the row of a sequence that has ended in that last run; its results are dropped. */
 #ifndef FTX_ENGINE_H
 #define FTX_ENGINE_H
 
@@ -87,6 +88,7 @@ typedef struct Request {
     int limit;          /* most tokens, prompt and new */
     int fed;            /* tokens sent to the device */
     int length;         /* known tokens: fed, or one more, which stands in ids */
+    bool unread;        /* the last of them is still the device's: ids has it when the run has landed */
     int slot;           /* of a beam search: the slot of lane 0 */
     uint32_t own_pages; /* pages of the whole sequence, of lane 0 */
     uint32_t n_pages;   /* pages of all lanes; of one that grows, those it has now */
@@ -160,6 +162,7 @@ typedef struct Flight {
     bool stop;         /* the composition has changed: no further runs */
     int issued, taken; /* runs enqueued; results read */
     int most;          /* runs after which every row has reached its limit */
+    size_t bytes;      /* of IO that it fills */
     bool pending;      /* the device may be busy: wait before IO is written */
 } Flight;
 
@@ -215,6 +218,8 @@ struct FtxEngine {
     FtxTop *prompt_top;    /* [sequences][MOST_TOP] */
     const Request *scored; /* whose prompt that is, in this step */
     Flight flight;
+    Flight landing;    /* the one before, while its last run is waited for and `flight` is composed already */
+    FtxOut *landed;    /* [sequences]: results of the run that is being taken, by row */
     BatchItem *batch;  /* [sequences]: while composing */
     int *shares;       /* likewise */
     Row *scratch_rows; /* likewise */
@@ -242,13 +247,20 @@ double engine_now(void);                     /* seconds of a monotonic clock */
 uint32_t submit_waiting(const FtxEngine *e); /* requests that wait, or have an event to come that they ended there */
 uint64_t submit_waiting_tokens(const FtxEngine *e);
 FtxEvent *submit_add_event(Events *v, const Request *r);
-/* Ends a running request. The flight ignores its row from now on. Its slot and pages are reused only after that
- * flight, because requests are admitted between flights. */
+/* Ends a running request. The flight ignores its row from now on. What gets its slot and pages next is enqueued after
+ * that flight. */
 void submit_end_running(FtxEngine *e, Request *r);
 void submit_end_others(FtxEngine *e, Events *v); /* those that were cancelled, or have not begun by their deadline */
 
-/* take.c */
-FtxStatus take_results(FtxEngine *e, Events *v, FtxError *err); /* of the oldest run that was not read */
+/* flight.c */
+/* Enqueues what there is to run, waits for one run, adds its events. */
+FtxStatus flight_step(FtxEngine *e, Events *v, FtxError *err);
+
+/* take.c: the oldest run of f that was not read. */
+/* Waits for it. Its tokens are in the requests then, and all that the next run would overwrite has been read. */
+FtxStatus take_land(FtxEngine *e, const Flight *f, FtxError *err);
+bool take_ends(const FtxEngine *e, const Flight *f);                    /* landed: a request ends with it, by id */
+FtxStatus take_tell(FtxEngine *e, Flight *f, Events *v, FtxError *err); /* landed: adds its events */
 
 /* draw.c */
 /* Chooses r's next token from the logits in e->draw.row. False: no token is allowed. */
@@ -291,8 +303,10 @@ FtxStatus schedule_tell(FtxEngine *e, FtxError *err);              /* sends the 
 void schedule_release(FtxEngine *e, Request *r);
 FtxStatus schedule_encode(FtxEngine *e, FtxError *err); /* runs the encoder over new sources */
 void schedule_compose(FtxEngine *e);                    /* makes e->flight of the running requests */
-/* Writes e->flight to the IO block and sends it: its program, settings, tokens. Nothing runs yet. */
-FtxStatus schedule_upload(FtxEngine *e, FtxError *err);
+/* Chooses the program of e->flight and writes its rows, settings and tokens to the IO block; of an unread token, none. */
+FtxStatus schedule_write(FtxEngine *e, FtxError *err);
+/* Between flights: completes the IO block with the tokens that were unread, and sends it. Nothing runs yet. */
+FtxStatus schedule_send(FtxEngine *e, FtxError *err);
 
 /* grow.c */
 void grow_begin(FtxEngine *e);                             /* from now on requests grow */
@@ -301,8 +315,9 @@ uint32_t grow_first(const FtxEngine *e, const Request *r); /* pages it takes at 
 uint32_t grow_needs(const FtxEngine *e, const Request *r); /* pages that must be there then */
 uint32_t grow_reserve(const FtxEngine *e);                 /* pages that running requests will probably take */
 int grow_room(const FtxEngine *e, const Request *r);       /* tokens that a request can have with its pages */
-/* Between flights: gives pages to the requests that grow. Where there are none, *preempted: some wait again. */
-FtxStatus grow_all(FtxEngine *e, bool *preempted, FtxError *err);
+/* Gives pages to the requests that grow. Where there are none, *short_of: between flights (may_preempt) some requests
+ * wait again. */
+FtxStatus grow_all(FtxEngine *e, bool may_preempt, bool *short_of, FtxError *err);
 
 /* reuse.c */
 /* Finds the known pages that r's prompt begins with, into r->pages and r->found_pages; returns how many of them are

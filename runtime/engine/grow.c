@@ -113,11 +113,11 @@ static bool take_pages(FtxEngine *e, Request *r, uint32_t pages, uint32_t least,
     return true;
 }
 
-FtxStatus grow_all(FtxEngine *e, bool *preempted, FtxError *err)
+FtxStatus grow_all(FtxEngine *e, bool may_preempt, bool *short_of, FtxError *err)
 {
     FtxStatus s = FTX_OK;
 
-    *preempted = false;
+    *short_of = false;
     e->share = e->share > least_share ? e->share * falls : e->share;
     for (uint32_t i = 0; i < e->running.n && !s;) {
         Request *r = e->running.at[i];
@@ -128,8 +128,10 @@ FtxStatus grow_all(FtxEngine *e, bool *preempted, FtxError *err)
             i++;
             continue;
         }
+        *short_of = true;
+        if (!may_preempt)
+            break;
         preempt(e, find_victim(e));
-        *preempted = true;
         i = 0; /* the list has changed */
     }
     return s;

@@ -44,7 +44,7 @@ bool reuse_awaits(FtxEngine *e, Request *r)
         return false;
     for (uint32_t i = 0; i < e->running.n; i++) {
         Request *other = e->running.at[i];
-        const int known = other->beam.width ? other->prompt : other->length; /* tokens that stand in its ids */
+        const int known = other->beam.width ? other->prompt : other->length - other->unread; /* tokens in its ids */
 
         if (other->known_pages > missing || (uint32_t)known < (missing + 1) * e->pages.prefix->block)
             continue;

@@ -309,13 +309,16 @@ static void order_rows(Flight *f, const Row *rows, int n)
     f->tokens = first;
 }
 
-/* The running requests as batch_share sees them. A sample that waits for its leader needs nothing yet. */
+/* The running requests as batch_share sees them. A sample that waits for its leader needs nothing yet, and nothing more
+ * does one that ends with the run that is not read yet. */
 static void list_batch(FtxEngine *e)
 {
     for (uint32_t i = 0; i < e->running.n; i++) {
         const Request *r = e->running.at[i];
 
         e->batch[i] = (BatchItem){0};
+        if (r->length >= r->limit)
+            continue;
         if (!is_prompt(r))
             e->batch[i].lanes = r->beam.width ? r->beam.width : 1;
         else if (!r->leader && !score_pending(r) && r != e->scored)
@@ -450,7 +453,7 @@ static FtxStatus read_lanes(FtxEngine *e, FtxError *err)
     return FTX_OK;
 }
 
-FtxStatus schedule_upload(FtxEngine *e, FtxError *err)
+FtxStatus schedule_write(FtxEngine *e, FtxError *err)
 {
     Flight *f = &e->flight;
     FtxStep *step = engine_io(e, FTX_NAMED_step);
@@ -469,7 +472,27 @@ FtxStatus schedule_upload(FtxEngine *e, FtxError *err)
         biased = f->row[i].request->params.n_bias ? i + 1 : biased;
         write_row(e, i);
     }
+    f->bytes = schedule_live_bytes(e, f->tokens, biased);
+    return FTX_OK;
+}
+
+/* The tokens that have landed since schedule_write: of a row of one token behind its request's prompt. */
+static void write_landed(FtxEngine *e)
+{
+    const Flight *f = &e->flight;
+
+    for (int i = 0; i < f->rows && f->row[i].count == 1; i++) {
+        const Row *w = &f->row[i];
+
+        if (w->from >= w->request->prompt && !w->request->beam.width)
+            ((FtxToken *)engine_io(e, FTX_NAMED_token) + w->first)->id = w->request->ids[w->from];
+    }
+}
+
+FtxStatus schedule_send(FtxEngine *e, FtxError *err)
+{
+    write_landed(e);
     clear_out(e);
-    f->pending = true;
-    return e->api->upload(e->session, schedule_live_bytes(e, f->tokens, biased), err);
+    e->flight.pending = true;
+    return e->api->upload(e->session, e->flight.bytes, err);
 }

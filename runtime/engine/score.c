@@ -39,7 +39,9 @@ static FtxStatus run_rows(FtxEngine *e, int rows, int tokens, FtxError *err)
 
     f->rows = rows;
     f->tokens = tokens;
-    s = schedule_upload(e, err);
+    s = schedule_write(e, err);
+    if (!s)
+        s = schedule_send(e, err);
     if (!s)
         s = e->api->run(e->session, f->program, tokens, rows, 1, err);
     if (!s)

@@ -1,9 +1,14 @@
-/* take.c - results of a step: tokens from the device to events. */
+/* take.c - results of a step: tokens from the device to requests (landed), then to texts and events (told).
+ *
+ * Between the two, the next step may be enqueued: it needs tokens, but no texts. */
 #include "engine.h"
 
 #include "../base/team.h"
 
-enum { OUTPUT_WEIGHT = 2 }; /* a new token counts as two of a prompt (VTC) */
+enum {
+    OUTPUT_WEIGHT = 2, /* a new token counts as two of a prompt (VTC) */
+    NO_TOKEN = -1,     /* FtxOut.token, landed: a mask allows none */
+};
 
 static bool has_come(const FtxOut *o, int length)
 {
@@ -12,13 +17,13 @@ static bool has_come(const FtxOut *o, int length)
 
 /* Spins until the device has written the result: a step takes a fraction of a millisecond. After `patience` it waits
  * for the device, which returns its error. */
-static FtxStatus await_result(FtxEngine *e, const FtxOut *o, int length, FtxError *err)
+static FtxStatus await_result(FtxEngine *e, const Flight *f, const FtxOut *o, int length, FtxError *err)
 {
     const double patience = 0.2; /* seconds */
     double from = 0.0;
     FtxStatus s;
 
-    if (e->flight.again && !has_come(o, length)) {
+    if (f->again && !has_come(o, length)) {
         from = engine_now();
         for (uint32_t turn = 1; !has_come(o, length); turn++) {
             team_pause();
@@ -49,33 +54,6 @@ static FtxStatus keep_logits(FtxEngine *e, Request *r, int row, FtxError *err)
     return s;
 }
 
-static FtxFinish finish_of(const Request *r, const FtxOut *o)
-{
-    if (o->finish == 1)
-        return FTX_FINISH_END;
-    return o->finish == 2 || r->length >= r->limit ? FTX_FINISH_LENGTH : FTX_RUNNING;
-}
-
-/* A beam search has no event before its end. */
-static FtxStatus take_group(FtxEngine *e, Request *r, int length, const FtxOut *o, Events *v, FtxError *err)
-{
-    FtxEvent *event;
-    FtxStatus s;
-
-    r->fed = length;
-    r->length = length + 1;
-    fair_serve(&e->fair, r->fair_entry, OUTPUT_WEIGHT * (uint64_t)r->beam.width);
-    if (o->finish == 0 && r->length < r->limit)
-        return FTX_OK;
-    r->first = engine_now(); /* all tokens come at once */
-    event = submit_add_event(v, r);
-    s = beams_finish(e, r, event, err);
-    e->stats.new_tokens += r->n_found ? r->found[0].count : 0;
-    if (!s)
-        submit_end_running(e, r);
-    return s;
-}
-
 /* With forced_eos, the last token that fits is replaced by that end id. Nothing follows it, so the device need not
  * know. */
 static bool is_forced(const Request *r, const FtxOut *o)
@@ -90,75 +68,122 @@ static FtxStatus read_row(FtxEngine *e, int i, FtxError *err)
     return e->api->read(e->session, FTX_NAMED_logits, (size_t)i * bytes, e->draw.row, bytes, err);
 }
 
-/* Log-probabilities of an event's token and of the likeliest ones, from the logits in e->draw.row. */
-static void add_top(FtxEngine *e, const Request *r, int i, FtxEvent *event)
+static int length_of(const Flight *f, int i)
 {
-    FtxTop *top = e->top + (size_t)i * MOST_TOP;
-    const float logprob = logprobs_at(e->draw.row, e->facts->vocab, event->token, top, r->top);
+    return f->row[i].from + f->row[i].count + f->taken;
+}
 
-    event->logprob = r->wants_logprob ? logprob : 0.0f;
-    event->top = top;
+static FtxStatus land_row(FtxEngine *e, const Flight *f, int i, FtxError *err)
+{
+    Request *r = f->row[i].request;
+    const int length = length_of(f, i);
+    const FtxOut *from = &e->out[(size_t)(length % FTX_OUT_RING) * e->facts->sequences + (size_t)i];
+    FtxOut *o = &e->landed[i];
+    FtxStatus s = await_result(e, f, from, length, err);
+
+    if (s)
+        return s;
+    *o = *from;
+    r->fed = r->fed > length ? r->fed : length; /* the next flight may have more of it */
+    r->length = length;
+    r->unread = false;
+    reuse_landed(e, r, length);
+    if (r->wants_logits && length == r->prompt)
+        s = keep_logits(e, r, i, err);
+    if (!s && engine_reads_logits(r))
+        s = read_row(e, i, err);
+    if (!s && r->on_host && !draw_token(e, r, o))
+        o->token = NO_TOKEN;
+    r->length = length + 1;
+    if (s || r->beam.width)
+        return s;
+    r->ids[length] = o->token == NO_TOKEN ? 0 : is_forced(r, o) ? r->forced_eos : o->token; /* 0: a ghost reads it */
+    if (engine_reads_logits(r) && o->token != NO_TOKEN)
+        o->logprob = logprobs_at(e->draw.row, e->facts->vocab, r->ids[length], e->top + (size_t)i * MOST_TOP, r->top);
+    return FTX_OK;
+}
+
+FtxStatus take_land(FtxEngine *e, const Flight *f, FtxError *err)
+{
+    FtxStatus s = f->again || !f->pending ? FTX_OK : e->api->wait(e->session, err);
+
+    e->has_lanes = false;
+    for (int i = 0; i < f->rows && !s; i++) {
+        const Row *w = &f->row[i];
+
+        if (!w->request || w->lane)
+            continue;
+        if (w->emit)
+            s = land_row(e, f, i, err);
+        else
+            reuse_landed(e, w->request, w->from + w->count);
+    }
+    return s;
+}
+
+/* Without a token the text ends as at a stop string. */
+static FtxFinish finish_of(const Request *r, const FtxOut *o)
+{
+    if (o->token == NO_TOKEN)
+        return FTX_FINISH_STOP;
+    if (o->finish == 1 || is_forced(r, o))
+        return FTX_FINISH_END;
+    return o->finish == 2 || r->length >= r->limit ? FTX_FINISH_LENGTH : FTX_RUNNING;
+}
+
+bool take_ends(const FtxEngine *e, const Flight *f)
+{
+    for (int i = 0; i < f->rows; i++)
+        if (f->row[i].request && f->row[i].emit && finish_of(f->row[i].request, &e->landed[i]) != FTX_RUNNING)
+            return true;
+    return false;
+}
+
+/* A beam search has no event before its end. */
+static FtxStatus tell_group(FtxEngine *e, Request *r, const FtxOut *o, Events *v, FtxError *err)
+{
+    FtxEvent *event;
+    FtxStatus s;
+
+    fair_serve(&e->fair, r->fair_entry, OUTPUT_WEIGHT * (uint64_t)r->beam.width);
+    if (o->finish == 0 && r->length < r->limit)
+        return FTX_OK;
+    r->first = engine_now(); /* all tokens come at once */
+    event = submit_add_event(v, r);
+    s = beams_finish(e, r, event, err);
+    e->stats.new_tokens += r->n_found ? r->found[0].count : 0;
+    if (!s)
+        submit_end_running(e, r);
+    return s;
+}
+
+static void add_token(FtxEngine *e, Request *r, int i, FtxEvent *event)
+{
+    e->stats.new_tokens++;
+    fair_serve(&e->fair, r->fair_entry, OUTPUT_WEIGHT);
+    event->token = r->ids[r->length - 1];
+    event->logprob = r->wants_logprob ? e->landed[i].logprob : 0.0f;
+    event->top = engine_reads_logits(r) ? e->top + (size_t)i * MOST_TOP : NULL;
     event->top_count = (size_t)r->top;
 }
 
-/* No token is allowed: the text ends as at a stop string. */
-static void end_without_token(FtxEngine *e, Request *r, int length, Events *v)
+static FtxStatus tell_row(FtxEngine *e, Request *r, int i, Events *v, FtxError *err)
 {
-    FtxEvent *event = submit_add_event(v, r);
-    bool stopped;
-
-    r->fed = length;
-    stream_token(&r->stream, e->model->tokenizer, -1, true, &event->text, &event->text_bytes, &stopped, NULL);
-    event->finish = FTX_FINISH_STOP;
-    submit_end_running(e, r);
-}
-
-/* Takes the result of row i in the oldest run that was not read. */
-static FtxStatus take_row(FtxEngine *e, int i, Events *v, FtxError *err)
-{
-    const Row *w = &e->flight.row[i];
-    Request *r = w->request;
-    const int length = w->from + w->count + e->flight.taken;
-    const FtxOut *o = &e->out[(size_t)(length % FTX_OUT_RING) * e->facts->sequences + (size_t)i];
+    const FtxOut *o = &e->landed[i];
     FtxEvent *event;
-    FtxOut drawn;
     bool stopped;
-    FtxStatus s = await_result(e, o, length, err);
+    FtxStatus s;
 
-    if (!s)
-        reuse_landed(e, r, length);
-    if (!s && r->wants_logits && length == r->prompt)
-        s = keep_logits(e, r, i, err);
-    if (s)
-        return s;
     if (r->beam.width)
-        return take_group(e, r, length, o, v, err);
-    if (engine_reads_logits(r)) {
-        s = read_row(e, i, err);
-        if (s)
-            return s;
-    }
-    if (r->on_host) {
-        if (!draw_token(e, r, &drawn)) {
-            end_without_token(e, r, length, v);
-            return FTX_OK;
-        }
-        o = &drawn;
-    }
-    r->fed = length;
-    r->length = length + 1;
-    r->ids[length] = is_forced(r, o) ? r->forced_eos : o->token;
-    r->first = r->first > 0.0 ? r->first : engine_now();
+        return tell_group(e, r, o, v, err);
+    r->first = r->first > 0.0 || o->token < 0 ? r->first : engine_now();
     event = submit_add_event(v, r);
-    e->stats.new_tokens++;
-    fair_serve(&e->fair, r->fair_entry, OUTPUT_WEIGHT);
-    event->token = r->ids[length];
-    event->logprob = r->wants_logprob ? o->logprob : 0.0f;
-    if (engine_reads_logits(r))
-        add_top(e, r, i, event);
-    event->finish = is_forced(r, o) ? FTX_FINISH_END : finish_of(r, o);
+    if (o->token != NO_TOKEN)
+        add_token(e, r, i, event);
+    event->finish = finish_of(r, o);
     /* An end id is not text. */
-    s = stream_token(&r->stream, e->model->tokenizer, event->finish == FTX_FINISH_END ? -1 : r->ids[length],
+    s = stream_token(&r->stream, e->model->tokenizer,
+                     o->token == NO_TOKEN || event->finish == FTX_FINISH_END ? -1 : event->token,
                      event->finish != FTX_RUNNING, &event->text, &event->text_bytes, &stopped, err);
     if (stopped)
         event->finish = FTX_FINISH_STOP;
@@ -167,26 +192,14 @@ static FtxStatus take_row(FtxEngine *e, int i, Events *v, FtxError *err)
     return s;
 }
 
-FtxStatus take_results(FtxEngine *e, Events *v, FtxError *err)
+FtxStatus take_tell(FtxEngine *e, Flight *f, Events *v, FtxError *err)
 {
-    Flight *f = &e->flight;
     FtxStatus s = FTX_OK;
 
-    if (!f->again) {
-        s = e->api->wait(e->session, err);
-        f->pending = false;
-    }
-    e->has_lanes = false;
-    for (int i = 0; i < f->rows && !s; i++) {
-        const Row *w = &f->row[i];
-
-        if (!w->request || w->lane)
-            continue;
-        if (w->emit)
-            s = take_row(e, i, v, err);
-        else
-            reuse_landed(e, w->request, w->from + w->count);
-    }
+    f->pending = f->pending && f->again;
+    for (int i = 0; i < f->rows && !s; i++)
+        if (f->row[i].request && !f->row[i].lane && f->row[i].emit)
+            s = tell_row(e, f->row[i].request, i, v, err);
     f->taken++;
     return s;
 }

@@ -41,11 +41,14 @@ typedef struct FakeDevice {
     int runs, decode_runs, uploads, most_ahead;
     size_t uploaded; /* bytes of the last upload */
     int most_tokens, most_rows;
+    char order[200];  /* the first calls: p write, u upload, s settle, r run, w wait, t a token to text */
+    int rows[200];    /* of the first runs, in the order of the calls */
     FtxParams params; /* of the last row that was run */
     char wrong[300];  /* the first thing that a plan or an IO block got wrong; "" */
 } FakeDevice;
 
 extern FakeDevice fake;
+void fake_called(char call);        /* adds to order */
 extern const DeviceApi fake_device; /* synchronous; device_cuda is the asynchronous one here */
 
 /* An artifact in memory, good until fake_artifact_free. */

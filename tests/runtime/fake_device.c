@@ -12,6 +12,14 @@
 
 FakeDevice fake;
 
+void fake_called(char call)
+{
+    const size_t n = strlen(fake.order);
+
+    if (n + 1 < sizeof fake.order)
+        fake.order[n] = call;
+}
+
 /* --- the model ------------------------------------------------------------------------------------ */
 
 static uint32_t hash_ids(const int32_t *ids, int n)
@@ -520,6 +528,7 @@ static const void *fake_out(Session *s)
 static FtxStatus fake_upload(Session *s, size_t bytes, FtxError *err)
 {
     (void)err;
+    fake_called('u');
     fake.uploads++;
     fake.uploaded = bytes;
     EXPECT(bytes <= s->device->plan->head->space_bytes[FTX_SPACE_IO], "%zu", bytes);
@@ -533,6 +542,7 @@ static FtxStatus fake_write(Session *s, int named, size_t offset, const void *p,
     const Command c = {.kind = COMMAND_WRITE, .named = named, .offset = offset, .bytes = bytes, .data = p};
 
     (void)err;
+    fake_called('p');
     EXPECT((named == FTX_NAMED_pages || named == FTX_NAMED_history || named == FTX_NAMED_bad_words) &&
                bytes <= WRITE_BYTES && offset + bytes <= s->device->plan->head->named_bytes[named],
            "%d %zu %zu", named, offset, bytes);
@@ -544,6 +554,7 @@ static FtxStatus fake_wait(Session *s, FtxError *err)
 {
     bool failed;
 
+    fake_called('w');
     if (!fake.asynchronous)
         return FTX_OK;
     pthread_mutex_lock(&s->lock);
@@ -567,6 +578,7 @@ static FtxStatus fake_read(Session *s, int named, size_t offset, void *p, size_t
 static FtxStatus fake_settle(Session *s, FtxError *err)
 {
     (void)err;
+    fake_called('s');
     if (!fake.asynchronous)
         return FTX_OK;
     pthread_mutex_lock(&s->lock);
@@ -585,6 +597,9 @@ static FtxStatus run_once(Session *s, uint32_t program, int T, int S, FtxError *
 {
     const bool fails = ++fake.runs == fake.fail_at;
 
+    fake_called('r');
+    if (fake.runs <= (int)(sizeof fake.rows / sizeof *fake.rows))
+        fake.rows[fake.runs - 1] = S;
     fake.decode_runs += s->device->plan->programs[program].kind == FTX_PROG_DECODE;
     if (fails && !fake.fail_late)
         return ftx_fail(err, FTX_EDEVICE, "the fake device has failed");

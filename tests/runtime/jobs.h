@@ -204,7 +204,8 @@ static inline void submit(Bed *b, Job *j)
 {
     FtxError err;
 
-    assert_int_equal(ftx_engine_submit(b->engine, &j->request, &j->id, &err), FTX_OK);
+    if (ftx_engine_submit(b->engine, &j->request, &j->id, &err))
+        fail_msg("submit: %s", err.text);
     j->submitted = true;
 }
 

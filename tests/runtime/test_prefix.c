@@ -377,6 +377,38 @@ static void test_awaits(void **state)
     close_bed(&b);
 }
 
+/* A request is composed before its last token is read: its page has no key until then, whoever asks for it. */
+static void test_unread(void **state)
+{
+    Job a, like, beside, later;
+    Bed b;
+
+    (void)state;
+    open_cached(&b, true, 40);
+    make_job(&a, 6, 1);
+    a.request.max_new = 9;
+    expect(&b, &a);
+    make_job(&beside, 38, 2); /* in chunks, so every step is a flight of its own */
+    expect(&b, &beside);
+    make_job(&like, 11, 1); /* page 0 is a's, page 1 is not */
+    for (int i = 6; i < 11; i++)
+        like.prompt[i] = (a.expected[i - 6] + 1) % 61;
+    expect(&b, &like);
+    submit(&b, &a);
+    submit(&b, &beside);
+    submit(&b, &like);
+    run(&b);
+    compare(&a);
+    compare(&beside);
+    compare(&like);
+    make_job(&later, 6, 1);
+    memcpy(later.prompt + 6, a.expected, 8 * sizeof *a.expected);
+    later.request.ids_count = 14;
+    assert_int_equal(run_one(&b, &later), 12);
+    assert_at_rest(b.engine);
+    close_bed(&b);
+}
+
 /* Idle pages are memory for new requests: they never make one wait, and what is left of a text still counts. */
 static void test_memory(void **state)
 {
@@ -459,7 +491,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),  cmocka_unit_test(test_collision), cmocka_unit_test(test_conversation),
         cmocka_unit_test(test_parts),  cmocka_unit_test(test_off),       cmocka_unit_test(test_awaits),
-        cmocka_unit_test(test_memory), cmocka_unit_test(test_random),
+        cmocka_unit_test(test_memory), cmocka_unit_test(test_unread),    cmocka_unit_test(test_random),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

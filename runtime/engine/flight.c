@@ -1,0 +1,186 @@
+/* flight.c - which runs are enqueued when, so that a GPU need not wait for the host.
+ *
+ *   device  ... N ────────────────▶ N+1 ───────────────▶ N+2
+ *   host        compose N+1, wait ▶ send, tell N, compose N+2, wait ▶ send, tell N+1
+ *
+ * While a flight's rows stay the same, runs are enqueued ahead of the results (FTX_AHEAD). When they are to change,
+ * the next flight is composed and written to the IO block while the last run of this one goes on: all that it depends
+ * on is certain then, but which tokens come, and whether a text ends by one of them. Such a text's row is a ghost in
+ * the next flight. When the run has landed, its tokens complete the IO block, the next flight is enqueued, and only
+ * then are texts and events made of the results.
+ *
+ * Nothing is composed ahead where the host must know more: beam searches, log-probabilities of a prompt, translators'
+ * sources, requests that must be preempted. */
+#include "engine.h"
+
+/* The flight may be run once more as it is. */
+static bool goes_on(FtxEngine *e)
+{
+    const Flight *f = &e->flight;
+
+    return f->again && !f->stop && f->issued < f->most && !schedule_can_admit(e);
+}
+
+/* Between flights: composes and sends the next. */
+static FtxStatus take_off(FtxEngine *e, Events *v, FtxError *err)
+{
+    Flight *f = &e->flight;
+    FtxStatus s = f->pending ? e->api->wait(e->session, err) : FTX_OK;
+    bool preempted = false;
+
+    f->pending = false;
+    f->rows = 0;
+    if (!s && e->overcommit)
+        s = grow_all(e, true, &preempted, err);
+    if (!s && !preempted)
+        s = schedule_admit(e, err);
+    if (!s)
+        s = schedule_tell(e, err);
+    if (!s)
+        s = schedule_encode(e, err);
+    if (!s)
+        s = score_prompt(e, v, err);
+    if (s)
+        return s;
+    schedule_compose(e);
+    if (!f->rows)
+        return FTX_OK;
+    s = schedule_write(e, err);
+    return s ? s : schedule_send(e, err);
+}
+
+/* How many runs to enqueue now: up to e->ahead, but not before a whole chain (FTX_CHAIN) fits. */
+static int runs_now(FtxEngine *e)
+{
+    const Flight *f = &e->flight;
+    const int left = f->most - f->issued, room = e->ahead - (f->issued - f->taken);
+    const int n = left < room ? left : room;
+
+    if (!f->again || (f->issued == 0 && !goes_on(e)))
+        return f->issued == 0;
+    if (!goes_on(e))
+        return 0;
+    return n == left || n >= FTX_CHAIN || e->ahead <= FTX_CHAIN || f->issued == f->taken ? n : 0;
+}
+
+static FtxStatus enqueue_runs(FtxEngine *e, FtxError *err)
+{
+    Flight *f = &e->flight;
+    const int n = runs_now(e);
+
+    f->issued += n;
+    return n ? e->api->run(e->session, f->program, f->tokens, f->rows, n, err) : FTX_OK;
+}
+
+/* --- the next flight while the last run of this one goes on ------------------------------------------------- */
+
+/* All that the next flight depends on is certain but for tokens and ends. */
+static bool is_certain(const FtxEngine *e)
+{
+    if (e->facts->kind != FTX_MODEL_DECODER || e->scored)
+        return false;
+    for (uint32_t i = 0; i < e->running.n; i++)
+        if (e->running.at[i]->beam.width || score_pending(e->running.at[i]))
+            return false;
+    return true;
+}
+
+/* The requests of the flight as they are when its last run has landed. */
+static void count_last_run(FtxEngine *e)
+{
+    const Flight *f = &e->flight;
+
+    for (int i = 0; i < f->rows; i++) {
+        const Row *w = &f->row[i];
+
+        if (!w->request)
+            continue;
+        w->request->fed = w->from + w->count + f->issued - 1;
+        if (w->emit) {
+            w->request->length = w->request->fed + 1;
+            w->request->unread = true;
+        }
+    }
+}
+
+static void swap_flights(FtxEngine *e)
+{
+    const Flight f = e->flight;
+
+    e->flight = e->landing;
+    e->landing = f;
+}
+
+/* Composes e->flight; the one whose last run goes on becomes e->landing. *ready: there is one. */
+static FtxStatus compose_ahead(FtxEngine *e, bool *ready, FtxError *err)
+{
+    FtxStatus s = FTX_OK;
+    bool short_of = false;
+
+    count_last_run(e);
+    if (e->overcommit)
+        s = grow_all(e, false, &short_of, err);
+    if (s || short_of)
+        return s;
+    s = schedule_admit(e, err);
+    if (s || !is_certain(e)) /* one that was admitted may not be */
+        return s;
+    s = schedule_tell(e, err);
+    if (!s)
+        s = e->api->settle(e->session, err);
+    if (s)
+        return s;
+    swap_flights(e);
+    schedule_compose(e);
+    *ready = e->flight.rows > 0;
+    if (*ready)
+        return schedule_write(e, err);
+    swap_flights(e);
+    return FTX_OK;
+}
+
+/* The last run of a flight: the next one is enqueued before the host looks at the texts of this one. */
+static FtxStatus change(FtxEngine *e, Events *v, FtxError *err)
+{
+    bool ready = false;
+    FtxStatus s, told;
+    Flight *f;
+
+    e->flight.stop = true;
+    s = compose_ahead(e, &ready, err);
+    f = ready ? &e->landing : &e->flight;
+    if (!s && ready) { /* also for rows whose results nobody waits for */
+        s = e->api->wait(e->session, err);
+        f->pending = false;
+    }
+    if (!s)
+        s = take_land(e, f, err);
+    if (s)
+        return s;
+    if (ready) {
+        s = schedule_send(e, err);
+        e->flight.stop = take_ends(e, f);
+        if (!s)
+            s = enqueue_runs(e, err);
+    }
+    told = take_tell(e, f, v, s ? NULL : err);
+    return s ? s : told;
+}
+
+FtxStatus flight_step(FtxEngine *e, Events *v, FtxError *err)
+{
+    Flight *f = &e->flight;
+    FtxStatus s = FTX_OK;
+
+    if (f->taken == f->issued && !goes_on(e))
+        s = take_off(e, v, err);
+    if (s || f->rows == 0)
+        return s;
+    s = enqueue_runs(e, err);
+    if (s)
+        return s;
+    if (e->api->asynchronous && f->issued - f->taken == 1 && !goes_on(e) && is_certain(e))
+        return change(e, v, err);
+    s = take_land(e, f, err);
+    return s ? s : take_tell(e, f, v, err);
+}
