@@ -12,11 +12,10 @@ static const char *order(void)
     return got;
 }
 
-static void begin(Bed *b, const FakeSizes *sizes, Job *j, int prompt, int fresh, uint64_t seed)
+static void begin(Bed *b, Job *j, int prompt, int fresh, uint64_t seed)
 {
     make_job(j, prompt, seed);
     j->request.max_new = fresh;
-    (void)sizes;
     expect(b, j);
     submit(b, j);
 }
@@ -41,10 +40,10 @@ static void test_order(void **state)
     reset_fake(true, 100);
     open_bed(&b, &sizes);
     order();
-    begin(&b, &sizes, &a, 3, 20, 1);
+    begin(&b, &a, 3, 20, 1);
     step(&b);
     assert_string_equal(order(), "pur" /* the prompt */ "swurrrrrr" /* decode steps, six ahead */ "t");
-    begin(&b, &sizes, &c, 5, 20, 2);
+    begin(&b, &c, 5, 20, 2);
     for (int i = 0; i < 5; i++) { /* what is enqueued comes in */
         step(&b);
         assert_string_equal(order(), "t");
@@ -151,7 +150,7 @@ static void test_ghost_runs_once(void **state)
             expect(&b, &job[0]);
         }
         submit(&b, &job[0]);
-        begin(&b, &sizes, &job[1], 2, 9, 22);
+        begin(&b, &job[1], 2, 9, 22);
         order();
         step(&b); /* both prompts; then the decode step, which knows of no end */
         assert_true(job[0].ended);
@@ -168,10 +167,35 @@ static void test_ghost_runs_once(void **state)
     }
 }
 
+/* The next run cannot be enqueued: who has ended in the one before is told so. */
+static void test_next_fails(void **state)
+{
+    const FakeSizes sizes = sizes_without_ends();
+    FtxEvent ev[16] = {FTX_EVENT_INIT};
+    FtxError err;
+    Job job[2];
+    size_t n;
+    Bed b;
+
+    (void)state;
+    reset_fake(true, 0);
+    fake.fail_at = 2;
+    open_bed(&b, &sizes);
+    for (int i = 0; i < 2; i++)
+        begin(&b, &job[i], 3, i ? 9 : 1, (uint64_t)i);
+    assert_int_equal(ftx_engine_step(b.engine, ev, 16, &n, &err), FTX_EDEVICE);
+    assert_string_equal(err.text, "the fake device has failed");
+    assert_int_equal(n, 2);
+    assert_int_equal(ev[0].finish, FTX_FINISH_LENGTH);
+    assert_int_equal(ev[0].token, job[0].expected[0]);
+    assert_int_equal(ev[1].finish, FTX_FINISH_ERROR);
+    close_bed(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_ghosts),
-                                       cmocka_unit_test(test_ghost_runs_once)};
+                                       cmocka_unit_test(test_ghost_runs_once), cmocka_unit_test(test_next_fails)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
