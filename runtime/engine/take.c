@@ -84,8 +84,7 @@ static FtxStatus land_row(FtxEngine *e, const Flight *f, int i, FtxError *err)
     if (s)
         return s;
     *o = *from;
-    r->fed = r->fed > length ? r->fed : length; /* the next flight may have more of it */
-    r->length = length;
+    r->fed = r->length = length;
     r->unread = false;
     reuse_landed(e, r, length);
     if (r->wants_logits && length == r->prompt)

@@ -209,6 +209,13 @@ static inline void submit(Bed *b, Job *j)
     j->submitted = true;
 }
 
+/* Who is preempted or has ended is in no flight: its results would be taken for those of what comes next. */
+static inline void check_rows(const FtxEngine *e)
+{
+    for (int i = 0; i < e->flight.rows; i++)
+        assert_true(!e->flight.row[i].request || e->flight.row[i].request->state == REQUEST_RUNNING);
+}
+
 static inline size_t step(Bed *b)
 {
     FtxEvent ev[64] = {FTX_EVENT_INIT};
@@ -223,6 +230,7 @@ static inline size_t step(Bed *b)
             assert_int_not_equal(ev[i].request, ev[k].request);
         take_event(ev[i].user, &ev[i]);
     }
+    check_rows(b->engine);
     return n;
 }
 
