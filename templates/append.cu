@@ -6,6 +6,7 @@
 //@ consts  X: type(x)  Y: type(q)  KV: type($k)  N: N
 //@ consts  H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
 //@ consts  BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)
+//@ fits    sizeof(KV) > 1
 //@ consts  THREADS: min(256, round_up(ceil_div(N, 16 / sizeof(x)), 32))
 //@ launch  grid T, ceil_div(N, THREADS * (16 / sizeof(x)))   block THREADS
 //@ moves   2 * sizeof(x) * T * N

@@ -6,7 +6,7 @@
 //@ consts  X: type(x)  Y: type(q)  KV: type($k)
 //@ consts  H: append.heads  G: append.kv_heads  E: E  ROT: append.rot  EPS: append.eps
 //@ consts  BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  THREADS: 128
-//@ fits    E % 2 == 0
+//@ fits    E % 2 == 0 && sizeof(KV) > 1
 //@ launch  grid T, ceil_div(H + 2 * G, THREADS / 32)   block THREADS
 //@ moves   2 * sizeof(x) * T * N
 //@ overlap yes

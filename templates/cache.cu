@@ -12,6 +12,7 @@
 //@ source: consts  KV: type($cross_k)
 //@ consts  X: type(keys)  G: G  E: E  BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  LENGTH: SOURCE
 //@ consts  THREADS: min(256, round_up(ceil_div(2 * G * E, 16 / sizeof(keys)), 32))
+//@ fits    sizeof(KV) > 1
 //@ launch  grid T   block THREADS
 //@ moves   2 * (sizeof(keys) + sizeof(KV)) * T * G * E
 //@ overlap yes

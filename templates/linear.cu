@@ -38,6 +38,7 @@
 //@ plain:  consts ROWS_S: rows(x)
 //@ append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
 //@ append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
+//@ append: fits sizeof(KV) > 1
 //    KEPT_BYTES: logits of a segment until it is whole.
 //@ head:   consts SEGMENTS: logits(y)  KEPT_BYTES: SEGMENTS * M * 1024
 //    A block takes all shared memory of an SM; for a matrix below 32 MB it takes half, so that the next kernel can start

@@ -34,6 +34,7 @@
 //@ plain:  consts ROWS_S: rows(x)
 //@ append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
 //@ append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
+//@ append: fits sizeof(KV) > 1
 //@ fits    sizeof(x) == 4 && sizeof(w) == 4 && (LAST || BUCKET > 0) && M <= 64
 //@ launch  grid min(4 * SMS, ceil_div(N, 16))   block 256
 //@ moves   4 * N * K

@@ -39,6 +39,7 @@
 //@ plain:  consts ROWS_S: rows(x)
 //@ append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
 //@ append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
+//@ append: fits sizeof(KV) > 1
 //@ consts  BLOCK_M: M <= 16 ? 16 : M <= 32 ? 32 : 64
 //@ tune    CLUSTER_SIZE: 1 2
 //@ prefer  CLUSTER_SIZE=2 if CLUSTER

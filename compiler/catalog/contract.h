@@ -182,7 +182,7 @@ typedef struct ProgramFacts {
     int64_t bucket; /* T of a program of fixed size; 0: any T */
     int64_t t_max, s_max;
     const TargetFacts *target;
-    DType kv;
+    DType kv, cross_kv;
     bool free_dependents; /* FREE_DEPENDENTS of names.def; set by edges */
     bool exact;           /* activations keep their type: precision.compute is given */
     uint32_t packed;      /* forms in which quantised weights can lie, as bits */

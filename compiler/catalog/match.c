@@ -197,9 +197,10 @@ DType contract_arg_type(const ProgramFacts *f, const Binding *b, size_t i)
 {
     const ContractArg *a = &b->contract->args.at[i];
 
-    if (a->named == FTX_NAMED_k || a->named == FTX_NAMED_v || a->named == FTX_NAMED_cross_k ||
-        a->named == FTX_NAMED_cross_v)
+    if (a->named == FTX_NAMED_k || a->named == FTX_NAMED_v)
         return f->kv;
+    if (a->named == FTX_NAMED_cross_k || a->named == FTX_NAMED_cross_v)
+        return f->cross_kv;
     if (a->named == FTX_NAMED_logits || a->named == FTX_NAMED_hidden || a->named == FTX_NAMED_pooled)
         return DT_FP32;
     if (a->named >= 0)

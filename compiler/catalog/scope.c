@@ -313,7 +313,7 @@ static const char *type_text(const Scope *s, const char *name, int64_t value)
 
     if ((k < 0 || s->c->consts.at[k].kind != CONST_TYPE) && strncmp(name, "type(", 5) != 0)
         return NULL;
-    return value > 0 && value <= DT_INT4 ? dtype_name((DType)value) : NULL;
+    return value > 0 && value <= DT_FP8 ? dtype_name((DType)value) : NULL;
 }
 
 const char *scope_values(Scope *s, const char *text, Arena *a)

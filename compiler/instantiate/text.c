@@ -37,7 +37,8 @@ static const char *type_name(DType t)
     case DT_I32: return "int";
     case DT_NONE:
     case DT_INT8:
-    case DT_INT4: break;
+    case DT_INT4:
+    case DT_FP8: break;
     }
     return "void";
 }

@@ -66,6 +66,7 @@ void lower_open(Lower *l, const Graph *g, const Catalog *c, Target t, const Prec
                  .scratch = g->scratch};
     l->compute = precision_compute(p, t);
     l->kv = p->kv ? p->kv : l->compute;
+    l->cross_kv = dtype_is_code(l->kv) ? l->compute : l->kv;
     l->g = arena_new(l->keep, Graph);
     *l->g = *g;
     l->g->values.at = arena_array(l->keep, Value, g->values.n);

@@ -104,7 +104,7 @@ typedef struct Lower {
     const Catalog *catalog;
     Target target;
     const Precision *precision;
-    DType compute, kv;
+    DType compute, kv, cross_kv; /* kv: of pages; cross_kv: of sources */
     /* of each value, [values.n] */
     int *layer;    /* -1: none */
     bool *encoder; /* computed by encode programs */

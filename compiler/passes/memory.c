@@ -78,7 +78,7 @@ static bool add_caches(const Lower *l, bool source, Diag *d)
         *arena_push(l->keep, l->plan->caches) = (FtxCache){.kv_heads = (uint32_t)kv_heads,
                                                            .k_dim = (uint32_t)head_dim,
                                                            .v_dim = (uint32_t)head_dim,
-                                                           .type = l->kv,
+                                                           .type = source ? l->cross_kv : l->kv,
                                                            .window = source ? 0 : (uint32_t)window_of(l->g, layer),
                                                            .source = source ? (uint32_t)l->g->limits.source : 0};
         layer++;

@@ -42,6 +42,7 @@ static Program *add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
         .s_max = t_max < m->sequences ? t_max : m->sequences,
         .target = target_facts(l->target),
         .kv = l->kv,
+        .cross_kv = l->cross_kv,
         .exact = l->precision->compute != DT_NONE,
         .packed = packed_forms(l->catalog),
         .tuning = l->target.tuning,

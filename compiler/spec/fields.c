@@ -12,7 +12,7 @@ typedef enum Kind {
     COUNT,  /* a whole number in low..high */
     NUMBER, /* a finite number in low..high */
     TEXT,
-    TYPE,  /* fp32 fp16 bf16; `low` 1: or auto; `high` 1: or int8 int4 */
+    TYPE,  /* fp32 fp16 bf16; `low` 1: or auto; `high` 1: or int8 int4, 2: or int8 fp8 */
     IDS,   /* a token id or a list of them */
     WORDS, /* a list of words, each a token id or a list of them */
     TEXTS, /* a list of texts */
@@ -46,7 +46,7 @@ static const Field fields[] = {
     {"scoring", TEXT, 0, 0, 0, false},
     {"precision.weights", TYPE, 0, 1, DT_BF16, false},
     {"precision.compute", TYPE, 1, 0, DT_NONE, false},
-    {"precision.kv", TYPE, 1, 0, DT_NONE, false},
+    {"precision.kv", TYPE, 1, 2, DT_NONE, false},
     {"precision.group", COUNT, 32, 128, 0, false},
     {"precision.zeros", FLAG, 0, 0, 0, false},
     {"precision.head", TYPE, 0, 1, DT_NONE, false},
@@ -144,7 +144,8 @@ static const char *range_text(Arena *a, const Field *f)
     case NUMBER: return arena_printf(a, "a number from %g to %g", f->low, f->high);
     case TEXT: return "a text";
     case TYPE:
-        return f->low != 0    ? "one of auto, fp32, fp16, bf16"
+        return f->high == 2   ? "one of auto, fp32, fp16, bf16, int8, fp8"
+               : f->low != 0  ? "one of auto, fp32, fp16, bf16"
                : f->high != 0 ? "one of fp32, fp16, bf16, int8, int4"
                               : "one of fp32, fp16, bf16";
     case IDS: return "a token id or a list of up to 8";
@@ -215,8 +216,9 @@ DType field_type(lua_State *L, int t, const char *path)
     s = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
     if (f->low != 0 && strcmp(s, "auto") == 0)
         type = DT_NONE;
-    else if ((type = dtype_parse(s)), type != DT_FP32 && type != DT_FP16 && type != DT_BF16 &&
-                                          (f->high == 0 || (type != DT_INT8 && type != DT_INT4)))
+    else if ((type = dtype_parse(s)),
+             type != DT_FP32 && type != DT_FP16 && type != DT_BF16 &&
+                 (f->high == 0 || (type != DT_INT8 && type != (f->high == 1 ? DT_INT4 : DT_FP8))))
         field_refuse(L, path, range_text(sandbox_of(L)->keep, f), -1);
     lua_pop(L, 1);
     return type;

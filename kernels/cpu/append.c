@@ -5,7 +5,7 @@
  *   table [positions, rot/2, 2] fp32: cos and sin. Pair i of a head is (2i, 2i+1), i < rot/2: the
  *   weights' rows were permuted for that when the model was compiled. No table: no rotation.
  *   cache: position p of slot s is row p % BLOCK of page pages[s][p / BLOCK], in
- *   k and v [page][G][BLOCK][E] of type KV. */
+ *   k and v [page][G][BLOCK][E] of type KV (cached.h). */
 //@ kernel  append
 //@ rank    30
 //@ args    x[T,N] t:fp32 $token $pages $k $v -> q
@@ -18,10 +18,7 @@
 #include "each.h"
 #else
 
-#ifndef APPEND_ONCE
-#define APPEND_ONCE
-#include "round.h"
-#endif
+#include "cached.h"
 
 static void AT(append_rotate)(float *y, const float *x, const float *turn, int64_t rot, int64_t E)
 {
@@ -64,13 +61,13 @@ void AT(append)(const CpuCall *c)
         }
         const int64_t page = pages[token[t].slot * c->k[APPEND_PAGES] + pos / block];
         const int64_t g = head < H + G ? head - H : head - H - G;
-        const int64_t to = ((page * G + g) * block + pos % block) * E;
+        const int64_t to = page * cached_page_bytes(G * block, type, E), row = g * block + pos % block;
 
         if (head < H + G) {
             AT(append_rotate)(key, from, turn, rot, E);
-            cpu_round(key, E, type, k + to * cpu_type_bytes(type));
+            cached_put(key, k + to, G * block, row, type, E);
         } else {
-            cpu_round(from, E, type, v + to * cpu_type_bytes(type));
+            cached_put(from, v + to, G * block, row, type, E);
         }
     }
 }

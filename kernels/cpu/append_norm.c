@@ -15,7 +15,7 @@
 #include "each.h"
 #else
 
-#include "round.h"
+#include "cached.h"
 
 /* y = g * x / sqrt(mean(x^2) + eps), then the pairs (2i, 2i+1), i < rot/2, rotated. */
 static void AT(append_normed)(const float *x, const float *g, float eps, const float *turn, int64_t rot, int64_t E,
@@ -66,13 +66,13 @@ void AT(append_norm)(const CpuCall *c)
         }
         const int64_t page = pages[token[t].slot * c->k[APPEND_NORM_PAGES] + pos / block];
         const int64_t g = head < H + G ? head - H : head - H - G;
-        const int64_t to = ((page * G + g) * block + pos % block) * E * cpu_type_bytes(type);
+        const int64_t to = page * cached_page_bytes(G * block, type, E), row = g * block + pos % block;
 
         if (head < H + G) {
             AT(append_normed)(from, kg, eps, turn, rot, E, key);
-            cpu_round(key, E, type, k + to);
+            cached_put(key, k + to, G * block, row, type, E);
         } else {
-            cpu_round(from, E, type, v + to);
+            cached_put(from, v + to, G * block, row, type, E);
         }
     }
 }

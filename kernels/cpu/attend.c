@@ -3,9 +3,9 @@
  *   y[i,h] = sum_j softmax_j(cap(SCALE * q[i,h] . k[j]) + bias[h, j - i] + slope[h] * (j - i)) v[j]
  *
  *   q, y [T,H,E] fp32. Where keys and values lie (PLACE):
- *     0  the layer's pages, [page][G][BLOCK][E] of type KV: token i of a sequence sees keys j <= i
+ *     0  the layer's pages, [page][G][BLOCK][E] of type KV (cached.h): token i of a sequence sees keys j <= i
  *     1  rows of this step, keys and values [T,G,E] fp32: all of the token's text, or those up to it (CAUSAL)
- *     2  the source, [sources][G][SOURCE][E] of type KV: all of it
+ *     2  the source, [sources][G][SOURCE][E] of type SOURCE_KV: all of it
  *   WINDOW      0: no limit; else the last WINDOW keys up to i, without CAUSAL those at most WINDOW away
  *   bias        [H,SPAN] fp32, column j - i + SPAN/2, the nearest there is; slopes, sinks [H] fp32. Each may be absent
  *   sinks       a key more with this score and no value
@@ -22,13 +22,15 @@
 //@ consts  H: H  G: G  E: E  SCALE: attend.scale  WINDOW: attend.window  SOFTCAP: attend.softcap
 //@ consts  PLACE: has(values) ? 1 : attend.scope == source ? 2 : 0  CAUSAL: attend.scope == causal  SPAN: SPAN
 //@ consts  BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  LENGTH: CONTEXT  SOURCE: SOURCE  KV: type($k)
-//@ consts  CHUNK: attend.chunk  ROUNDED: attend.rounded
+//@ consts  SOURCE_KV: type($cross_k)  CHUNK: attend.chunk  ROUNDED: attend.rounded
 //@ fits    E <= 512
 //@ moves   T * H * E * 8
 #ifndef LEVEL
 #define BODY "attend.c"
 #include "each.h"
 #else
+
+#include "cached.h"
 
 #ifndef GENERAL_ONCE
 #define GENERAL_ONCE
@@ -61,10 +63,13 @@ static const float *AT(general_row)(const AT(General) * a, int which, int64_t j,
 {
     const CpuCall *c = a->c;
     const int64_t G = c->k[ATTEND_G], E = c->k[ATTEND_E], place = c->k[ATTEND_PLACE];
-    const int64_t type = place == GENERAL_ROWS ? CPU_FP32 : c->k[ATTEND_KV];
+    const int64_t type = place == GENERAL_ROWS     ? CPU_FP32
+                         : place == GENERAL_SOURCE ? c->k[ATTEND_SOURCE_KV]
+                                                   : c->k[ATTEND_KV];
+    const int64_t in_page = place == GENERAL_PAGES ? G * c->k[ATTEND_BLOCK] : 0;
     const FtxRow *row = a->row;
     const char *from = c->arg[(place == GENERAL_ROWS ? 1 : place == GENERAL_PAGES ? 9 : 11) + which];
-    int64_t at;
+    int64_t at; /* row of `from` */
 
     if (place == GENERAL_ROWS) {
         at = (row->q_start + j) * G + a->g;
@@ -78,18 +83,12 @@ static const float *AT(general_row)(const AT(General) * a, int which, int64_t j,
 
         if (owner && row->lane >= 0 && j != row->kv_len - 1) /* a lane of a beam search; its last token is its own */
             slot = j < row->prompt ? rows[row->group].slot : owner[slot * c->k[ATTEND_LENGTH] + j];
-        at = (pages[slot * c->k[ATTEND_PAGES] + j / block] * G + a->g) * block + j % block;
+        from += pages[slot * c->k[ATTEND_PAGES] + j / block] * cached_page_bytes(in_page, type, E);
+        at = a->g * block + j % block;
     }
     if (type == CPU_FP32 && E % LANES == 0)
         return (const float *)from + at * E;
-    for (int64_t e = 0; e < E; e += LANES) {
-        const char *p = from + (at * E + e) * cpu_type_bytes(type);
-        const int64_t n = E - e < LANES ? E - e : LANES;
-
-        vstore(room + e, type == CPU_FP32   ? vload_as_n(p, CPU_FP32, n)
-                         : type == CPU_FP16 ? vload_as_n(p, CPU_FP16, n)
-                                            : vload_as_n(p, CPU_BF16, n));
-    }
+    AT(cached_get)(room, from, in_page, at, type, E);
     return room;
 }
 

@@ -1,7 +1,7 @@
 /* attend_paged.c - causal attention of this step's tokens over the paged cache: decode rows and prompt chunks alike,
  * grouped queries, sliding window, soft cap.
  *
- *   q [T,H,E], y [T,H*E] fp32; k, v [page][G][BLOCK][E] of type KV
+ *   q [T,H,E], y [T,H*E] fp32; k, v [page][G][BLOCK][E] of type KV (cached.h)
  *   y[t,h] = sum_j softmax_j(cap(scale * q[t,h] . k[j])) v[j],  j <= pos(t), j > pos(t) - window
  *
  * A piece of work is a few query vectors that read the same keys: the heads of one group for one or more neighbouring
@@ -30,6 +30,8 @@
 #define BODY "attend_paged.c"
 #include "each.h"
 #else
+
+#include "cached.h"
 
 #ifndef ATTEND_ONCE
 #define ATTEND_ONCE
@@ -178,25 +180,6 @@ static void AT(attend_all_values)(const AT(AttendWork) * w, AT(AttendState) * st
 }
 #undef ATTEND_ROWS
 
-static void AT(attend_widen)(float *to, const char *from, int64_t type, int64_t E)
-{
-    const int64_t bytes = cpu_type_bytes(type);
-
-    for (int64_t e = 0; e < E; e += LANES) {
-        const int64_t n = E - e;
-        const char *p = from + e * bytes;
-        Vf v;
-
-        if (type == CPU_FP32)
-            v = n < LANES ? vload_as_n(p, CPU_FP32, n) : vload_as(p, CPU_FP32);
-        else if (type == CPU_FP16)
-            v = n < LANES ? vload_as_n(p, CPU_FP16, n) : vload_as(p, CPU_FP16);
-        else
-            v = n < LANES ? vload_as_n(p, CPU_BF16, n) : vload_as(p, CPU_BF16);
-        vstore(to + e, v);
-    }
-}
-
 /* The page of position p of a row. */
 ALWAYS_INLINE int64_t AT(attend_page)(const AttendArgs *a, const FtxRow *row, int64_t p)
 {
@@ -211,7 +194,7 @@ ALWAYS_INLINE int64_t AT(attend_page)(const AttendArgs *a, const FtxRow *row, in
 static void AT(attend_gather)(const AttendArgs *a, AT(AttendWork) * w, const FtxRow *row, int64_t g, int64_t j0,
                               int64_t n)
 {
-    const int64_t row_bytes = a->E * cpu_type_bytes(a->kv);
+    const int64_t rows = a->G * a->block, page_bytes = cached_page_bytes(rows, a->kv, a->E);
     const int direct = a->kv == CPU_FP32 && a->E % LANES == 0;
     const int lone = a->owner && row->lane >= 0; /* neighbours may be in different pages */
     int64_t j = 0;
@@ -222,17 +205,15 @@ static void AT(attend_gather)(const AttendArgs *a, AT(AttendWork) * w, const Ftx
         const int64_t here = lone && at >= row->prompt          ? 1
                              : lone && at + whole > row->prompt ? row->prompt - at
                                                                 : whole;
-        const int64_t offset = ((AT(attend_page)(a, row, at) * a->G + g) * a->block + in_page) * row_bytes;
+        const int64_t page = AT(attend_page)(a, row, at) * page_bytes, first = g * a->block + in_page;
 
         for (int64_t i = 0; i < here; i++, j++) {
-            const char *k = a->k + offset + i * row_bytes, *v = a->v + offset + i * row_bytes;
-
             if (direct) {
-                w->key[j] = (const float *)k;
-                w->val[j] = (const float *)v;
+                w->key[j] = (const float *)(a->k + page) + (first + i) * a->E;
+                w->val[j] = (const float *)(a->v + page) + (first + i) * a->E;
             } else {
-                AT(attend_widen)(w->wide_k[j], k, a->kv, a->E);
-                AT(attend_widen)(w->wide_v[j], v, a->kv, a->E);
+                AT(cached_get)(w->wide_k[j], a->k + page, rows, first + i, a->kv, a->E);
+                AT(cached_get)(w->wide_v[j], a->v + page, rows, first + i, a->kv, a->E);
                 w->key[j] = w->wide_k[j];
                 w->val[j] = w->wide_v[j];
             }

@@ -1,8 +1,8 @@
 /* cache.c - writes keys and values of heads to where attention reads them.
  *
  *   keys, values [T,G,E] fp32
- *   cache        k and v of the layer, [page][G][BLOCK][E] of type KV: position p of slot s is row p % BLOCK of page
- *                pages[s][p / BLOCK]
+ *   cache        k and v of the layer, [page][G][BLOCK][E] of type KV (cached.h): position p of slot s is row p % BLOCK of
+ *                page pages[s][p / BLOCK]
  *   cross_cache  k and v of the source, [sources][G][SOURCE][E]: token p of the source in slot s is row p of [s] */
 //@ kernel  cache
 //@ rank    32
@@ -21,7 +21,7 @@
 #include "each.h"
 #else
 
-#include "round.h"
+#include "cached.h"
 
 void AT(cache)(const CpuCall *c)
 {
@@ -36,10 +36,10 @@ void AT(cache)(const CpuCall *c)
     for (int64_t at = first; at < last; at++) {
         const FtxToken *t = &token[at / G];
         const int64_t page = pages[t->slot * c->k[CACHE_PAGES] + t->pos / block];
-        const int64_t to = ((page * G + at % G) * block + t->pos % block) * E * cpu_type_bytes(type);
+        const int64_t to = page * cached_page_bytes(G * block, type, E), row = at % G * block + t->pos % block;
 
-        cpu_round(keys + at * E, E, type, k + to);
-        cpu_round(values + at * E, E, type, v + to);
+        cached_put(keys + at * E, k + to, G * block, row, type, E);
+        cached_put(values + at * E, v + to, G * block, row, type, E);
     }
 }
 

@@ -17,14 +17,20 @@
 #define ALWAYS_INLINE static inline __attribute__((always_inline, unused))
 
 /* Storage types, numbered as DType of runtime/base/dtype.h (kernels see no other room). */
-enum { CPU_FP32 = 1, CPU_FP16 = 2, CPU_BF16 = 3, CPU_INT8 = 5, CPU_INT4 = 6 };
+enum { CPU_FP32 = 1, CPU_FP16 = 2, CPU_BF16 = 3, CPU_INT8 = 5, CPU_INT4 = 6, CPU_FP8 = 7 };
 
 /* Activations, numbered as FtxAct. */
 enum { CPU_NONE, CPU_RELU, CPU_GELU_ERF, CPU_GELU_TANH, CPU_QUICK_GELU, CPU_SILU, CPU_TANH, CPU_RELU2, CPU_SIGMOID };
 
+/* Whether a cache of this type has codes and scales (cached.h). */
+static inline bool cpu_is_code(int64_t type)
+{
+    return type == CPU_INT8 || type == CPU_FP8;
+}
+
 static inline int64_t cpu_type_bytes(int64_t type)
 {
-    return type == CPU_FP32 ? 4 : 2;
+    return type == CPU_FP32 ? 4 : cpu_is_code(type) ? 1 : 2;
 }
 
 /* All kernels by name; each exists at every level. */

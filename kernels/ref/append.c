@@ -40,13 +40,17 @@ void ref_append(RefTensor x, const float *table, const FtxToken *token, int T, i
         for (int h = 0; h < H; h++)
             for (int e = 0; e < E; e++)
                 q[(t * H + h) * E + e] = (float)turned(x, in + h * E, e, turn, rot);
-        for (int g = 0; g < G; g++)
-            for (int e = 0; e < E; e++) {
-                const int64_t to = ((page * G + g) * cache->block + pos % cache->block) * E + e;
+        for (int g = 0; g < G; g++) {
+            const int64_t row = (int64_t)g * cache->block + pos % cache->block;
+            float k[512], v[512];
 
-                dtype_store(cache->k, (size_t)to, cache->type, (float)turned(x, in + (H + g) * E, e, turn, rot));
-                dtype_store(cache->v, (size_t)to, cache->type, (float)ref_at(x, in + (H + G + g) * E + e));
+            for (int e = 0; e < E; e++) {
+                k[e] = (float)turned(x, in + (H + g) * E, e, turn, rot);
+                v[e] = (float)ref_at(x, in + (H + G + g) * E + e);
             }
+            ref_cache(cache, cache->k, page, row, k);
+            ref_cache(cache, cache->v, page, row, v);
+        }
     }
 }
 

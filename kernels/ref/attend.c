@@ -3,22 +3,20 @@
 
 #include <math.h>
 
-/* Offset of key or value `pos` of head g. */
-static int64_t place(const RefCache *c, int slot, int g, int pos)
+/* Key or value `pos` of head g. */
+static void cached(const RefCache *c, const void *base, int slot, int g, int pos, double *x)
 {
-    const int64_t page = c->pages[(int64_t)slot * c->pages_of + pos / c->block];
-
-    return ((page * c->G + g) * c->block + pos % c->block) * c->E;
+    ref_cached(c, base, c->pages[(int64_t)slot * c->pages_of + pos / c->block], (int64_t)g * c->block + pos % c->block,
+               x);
 }
 
 static double score(RefTensor q, int64_t at, const RefCache *c, int slot, int g, int pos, double scale, double softcap)
 {
-    const RefTensor k = {c->k, c->type};
-    const int64_t from = place(c, slot, g, pos);
-    double sum = 0.0;
+    double sum = 0.0, k[256];
 
+    cached(c, c->k, slot, g, pos, k);
     for (int e = 0; e < c->E; e++)
-        sum += ref_at(q, at + e) * ref_at(k, from + e);
+        sum += ref_at(q, at + e) * k[e];
     sum *= scale;
     return softcap > 0.0 ? softcap * tanh(sum / softcap) : sum;
 }
@@ -26,7 +24,6 @@ static double score(RefTensor q, int64_t at, const RefCache *c, int slot, int g,
 void ref_attend(RefTensor q, const FtxRow *rows, int S, int H, double scale, int window, double softcap,
                 const RefCache *cache, float *y)
 {
-    const RefTensor v = {cache->v, cache->type};
     const int E = cache->E;
 
     for (int s = 0; s < S; s++)
@@ -42,11 +39,12 @@ void ref_attend(RefTensor q, const FtxRow *rows, int S, int H, double scale, int
                     max = fmax(max, score(q, at, cache, slot, g, j, scale, softcap));
                 for (int j = first; j <= pos; j++) {
                     const double p = exp(score(q, at, cache, slot, g, j, scale, softcap) - max);
-                    const int64_t from = place(cache, slot, g, j);
+                    double v[256];
 
+                    cached(cache, cache->v, slot, g, j, v);
                     total += p;
                     for (int e = 0; e < E; e++)
-                        sum[e] += p * ref_at(v, from + e);
+                        sum[e] += p * v[e];
                 }
                 for (int e = 0; e < E; e++)
                     y[at + e] = (float)(sum[e] / total);

@@ -90,14 +90,18 @@ void ref_layernorm(RefTensor x, RefTensor g, RefTensor b, double eps, int M, int
 /* y[s,:] = x[last token of row s,:] */
 void ref_select_last(RefTensor x, const FtxRow *rows, int S, int C, float *y);
 
-/* The cache of one layer: position p of a slot is row p % block of page pages[slot][p / block] in
- * k and v, each [page][G][block][E] of `type`. */
+/* The cache of one layer: position p of a slot is row p % block of page pages[slot][p / block] in k and v, each
+ * [page][G][block][E] of `type`. Of int8 and fp8 a page has codes, then the rows' scales: [G][block] fp16. */
 typedef struct RefCache {
     void *k, *v;
     DType type;
     const int32_t *pages; /* [slots][pages_of] */
     int pages_of, block, G, E;
 } RefCache;
+
+/* E numbers out of a row (g * block + place) of a page of base, which is c->k or c->v, and into it. */
+void ref_cached(const RefCache *c, const void *base, int64_t page, int64_t row, double *x);
+void ref_cache(const RefCache *c, void *base, int64_t page, int64_t row, const float *x);
 
 /* x [T,(H+2G)*E]: q, k, v. Pairs (2i,2i+1), i < rot/2, of q and k heads are rotated by
  * table[pos][i] = {cos, sin} (table NULL: not rotated). Gives q [T,H*E]; k and v go to the cache, rounded to its type. */

@@ -182,8 +182,8 @@ typedef struct FtxPlan { /* 600 bytes */
     uint64_t named_bytes[FTX_MAX_NAMED];
 } FtxPlan;
 
-/* The keys and values that attention of one layer reads. A page holds [kv_heads][kv_block] rows of each, $k and $v hold
- * the pages of all caches, one cache after another. The caches of a sequence-to-sequence model's sources are in $cross_k
+/* The keys and values that attention of one layer reads. A page holds [kv_heads][kv_block] rows of each; of int8 and fp8
+ * these are codes, and behind them the page has their scales, [kv_heads][kv_block] fp16. $k and $v hold the pages of all caches, one cache after another. The caches of a sequence-to-sequence model's sources are in $cross_k
  * and $cross_v, with [kv_heads][source] rows for each source. */
 typedef struct FtxCache { /* 32 bytes */
     uint32_t kv_heads;

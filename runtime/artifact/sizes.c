@@ -51,14 +51,18 @@ FtxStatus sizes_named(const Sizes *s, int named, uint64_t *bytes, FtxError *err)
     return FTX_OK;
 }
 
+uint64_t sizes_row(DType type, uint32_t dim)
+{
+    return dtype_size(type) * dim + (dtype_is_code(type) ? sizeof(uint16_t) : 0);
+}
+
 bool sizes_cache(const FtxCache *c, int64_t kv_block, uint64_t *keys, uint64_t *values)
 {
     const uint64_t rows = c->kv_heads * (c->source ? c->source : (uint64_t)kv_block); /* of 32 bits each */
-    uint64_t bytes;                                                                   /* of one element of each row */
 
-    return !__builtin_mul_overflow(rows, dtype_size((DType)c->type), &bytes) &&
-           !__builtin_mul_overflow(bytes, c->k_dim, keys) && !__builtin_mul_overflow(bytes, c->v_dim, values) &&
-           *keys <= MAX_SPACE && *values <= MAX_SPACE;
+    return !__builtin_mul_overflow(rows, sizes_row((DType)c->type, c->k_dim), keys) &&
+           !__builtin_mul_overflow(rows, sizes_row((DType)c->type, c->v_dim), values) && *keys <= MAX_SPACE &&
+           *values <= MAX_SPACE;
 }
 
 FtxStatus sizes_caches(Sizes *s, const FtxCache *caches, size_t n, FtxError *err)
@@ -69,8 +73,10 @@ FtxStatus sizes_caches(Sizes *s, const FtxCache *caches, size_t n, FtxError *err
         int64_t *k = c->source ? &s->CROSS_KEYS : &s->KEYS, *v = c->source ? &s->CROSS_VALUES : &s->VALUES;
         uint64_t keys, values;
 
-        if (!c->kv_heads || !c->k_dim || !c->v_dim || c->type < DT_FP32 || c->type > DT_BF16 || c->window > INT32_MAX ||
-            (c->source && c->source != s->SRC))
+        const bool codes = dtype_is_code((DType)c->type) && !c->source;
+
+        if (!c->kv_heads || !c->k_dim || !c->v_dim || (!codes && (c->type < DT_FP32 || c->type > DT_BF16)) ||
+            c->window > INT32_MAX || (c->source && c->source != s->SRC))
             return ftx_fail(err, FTX_EFORMAT, "cache %zu: %u kv_heads of %u and %u, type %u, window %u, source %u", i,
                             c->kv_heads, c->k_dim, c->v_dim, c->type, c->window, c->source);
         if (!sizes_cache(c, s->B, &keys, &values) || (uint64_t)*k + keys > MAX_SPACE ||

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "../base/dtype.h"
 #include "../base/error.h"
 #include "ftx_format.h"
 
@@ -37,6 +38,9 @@ typedef struct Sizes {
     SIZES(SIZE)
 #undef SIZE
 } Sizes;
+
+/* Bytes of a row of a cache, with its scale if it has codes. */
+uint64_t sizes_row(DType type, uint32_t dim);
 
 /* Bytes of a cache's keys and of its values: of one page, or of one source. False: more than MAX_SPACE. */
 bool sizes_cache(const FtxCache *c, int64_t kv_block, uint64_t *keys, uint64_t *values);

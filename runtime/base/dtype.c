@@ -9,7 +9,7 @@ static const struct {
     size_t size;
 } types[] = {
     [DT_NONE] = {"none", 0}, [DT_FP32] = {"fp32", 4}, [DT_FP16] = {"fp16", 2}, [DT_BF16] = {"bf16", 2},
-    [DT_I32] = {"i32", 4},   [DT_INT8] = {"int8", 1}, [DT_INT4] = {"int4", 1},
+    [DT_I32] = {"i32", 4},   [DT_INT8] = {"int8", 1}, [DT_INT4] = {"int4", 1}, [DT_FP8] = {"fp8", 1},
 };
 
 size_t dtype_size(DType t)
@@ -98,7 +98,8 @@ float dtype_load(const void *p, size_t i, DType t)
     case DT_I32: return (float)((const int32_t *)p)[i];
     case DT_NONE:
     case DT_INT8:
-    case DT_INT4: break; /* a code is no number without its scale */
+    case DT_INT4:
+    case DT_FP8: break; /* a code is no number without its scale */
     }
     return 0.0f;
 }
@@ -112,6 +113,7 @@ void dtype_store(void *p, size_t i, DType t, float v)
     case DT_I32: ((int32_t *)p)[i] = (int32_t)v; break;
     case DT_NONE:
     case DT_INT8:
-    case DT_INT4: break;
+    case DT_INT4:
+    case DT_FP8: break;
     }
 }

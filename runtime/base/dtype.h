@@ -2,10 +2,11 @@
 #ifndef FTX_BASE_DTYPE_H
 #define FTX_BASE_DTYPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* INT8 and INT4 are the codes of quantised weights (packed.h). */
+/* INT8 and INT4 are the codes of quantised weights (packed.h), INT8 and FP8 (e4m3) those of caches (kernels/cpu/cached.h). */
 typedef enum DType {
     DT_NONE = 0,
     DT_FP32 = 1,
@@ -14,11 +15,17 @@ typedef enum DType {
     DT_I32 = 4,
     DT_INT8 = 5,
     DT_INT4 = 6,
+    DT_FP8 = 7,
 } DType;
 
 size_t dtype_size(DType t);          /* of INT4, two of which share a byte, 1 */
 const char *dtype_name(DType t);     /* "bf16" */
 DType dtype_parse(const char *name); /* DT_NONE: no such type */
+
+static inline bool dtype_is_code(DType t) /* of a cache: each row has a scale in fp16 */
+{
+    return t == DT_INT8 || t == DT_FP8;
+}
 
 float bf16_to_float(uint16_t h);
 uint16_t bf16_from_float(float f); /* nearest, ties to even; NaN stays NaN */

@@ -94,7 +94,17 @@ static void elements(void **state)
         assert_true(dtype_load(room, 1, all[i]) == -3.0f);
         assert_true(dtype_load(room, 2, all[i]) == 0.0f);
     }
-    assert_int_equal(dtype_parse("fp8"), DT_NONE);
+    for (int i = 0; i < 3; i++) { /* codes are no numbers without their scales */
+        static const DType codes[] = {DT_INT8, DT_INT4, DT_FP8};
+        const uint32_t before = room[0];
+
+        assert_int_equal(dtype_parse(dtype_name(codes[i])), codes[i]);
+        assert_int_equal(dtype_is_code(codes[i]), codes[i] != DT_INT4);
+        dtype_store(room, 0, codes[i], 5.0f);
+        assert_int_equal(room[0], before);
+        assert_true(dtype_load(room, 1, codes[i]) == 0.0f);
+    }
+    assert_int_equal(dtype_parse("fp9"), DT_NONE);
 }
 
 int main(void)

@@ -19,8 +19,8 @@ typedef struct Setup {
     int S, T, pages_of, span, spans;
     FtxRow rows[MAX_ROWS];
     FtxToken *token;
-    int32_t *pages; /* [MAX_ROWS][pages_of], shuffled */
-    size_t cache;   /* elements */
+    int32_t *pages;    /* [MAX_ROWS][pages_of], shuffled */
+    size_t all, cache; /* rows of all pages; bytes of keys */
     void *k, *v;
     float *x, *q, *table, *parts;
     int ready[16];
@@ -29,6 +29,27 @@ typedef struct Setup {
 static int ceil_div(int a, int b)
 {
     return (a + b - 1) / b;
+}
+
+static RefCache ref_of(const Setup *u, void *k, void *v)
+{
+    return (RefCache){k, v, u->s->kv, u->pages, u->pages_of, u->s->block, u->s->G, u->s->E};
+}
+
+/* Keys or values of all pages. */
+static void *random_cache(const Setup *u)
+{
+    const int rows = u->s->G * u->s->block;
+    void *p = malloc(u->cache);
+    const RefCache c = ref_of(u, p, p);
+    float x[256];
+
+    for (size_t i = 0; i < u->all; i++) {
+        for (int e = 0; e < u->s->E; e++)
+            x[e] = random_float();
+        ref_cache(&c, p, (int64_t)i / rows, (int64_t)i % rows, x);
+    }
+    return p;
 }
 
 static void setup(Setup *u, const Shape *s, const Row *rows, int S)
@@ -55,9 +76,10 @@ static void setup(Setup *u, const Shape *s, const Row *rows, int S)
     for (int i = 0; i < S; i++)
         for (int j = 0; j < rows[i].brings; j++)
             u->token[u->rows[i].q_start + j] = (FtxToken){0, rows[i].had + j, i, u->rows[i].slot};
-    u->cache = (size_t)pages * s->G * s->block * s->E;
-    u->k = random_tensor(u->cache, s->kv, 1.0f);
-    u->v = random_tensor(u->cache, s->kv, 1.0f);
+    u->all = (size_t)pages * s->G * s->block;
+    u->cache = u->all * (s->E * dtype_size(s->kv) + (dtype_is_code(s->kv) ? 2 : 0));
+    u->k = random_cache(u);
+    u->v = random_cache(u);
     u->x = random_tensor((size_t)u->T * (s->H + 2 * s->G) * s->E, DT_FP32, 1.0f);
     u->q = malloc(sizeof *u->q * u->T * s->H * s->E);
     u->table = malloc(sizeof *u->table * (s->context * s->rot + 1));
@@ -111,17 +133,26 @@ static void check(int level, const Shape *s, const Row *rows, int S)
     snprintf(what, sizeof what, "%s H=%d G=%d E=%d rot=%d block=%d window=%d softcap=%g %s", levels[level], s->H, s->G,
              s->E, s->rot, s->block, s->window, s->softcap, dtype_name(s->kv));
 
-    const size_t n = (size_t)u.T * s->H * s->E, bytes = u.cache * dtype_size(s->kv);
+    const size_t n = (size_t)u.T * s->H * s->E, bytes = u.cache;
     float *want = malloc(n * sizeof *want), *y = malloc(n * sizeof *y), *alone = malloc(n * sizeof *y);
     void *k = malloc(bytes), *v = malloc(bytes);
-    RefCache cache = {memcpy(k, u.k, bytes), memcpy(v, u.v, bytes), s->kv, u.pages, u.pages_of, s->block, s->G, s->E};
+    RefCache cache = ref_of(&u, memcpy(k, u.k, bytes), memcpy(v, u.v, bytes));
 
     ref_append((RefTensor){u.x, DT_FP32}, s->rot ? u.table : NULL, u.token, u.T, s->H, s->rot, &cache, want);
     append(&u, level, 3);
     assert_close(u.q, want, n, 1e-6, what);
-    for (size_t i = 0; i < u.cache; i++) { /* a half-way case may round the other way: one unit */
-        const float unit = s->kv == DT_FP32 ? 1e-6f : s->kv == DT_FP16 ? 1e-3f : 8e-3f;
-        assert_true(fabsf(dtype_load(u.k, i, s->kv) - dtype_load(k, i, s->kv)) <= unit);
+    for (size_t i = 0; i < u.all; i++) { /* a half-way case may round the other way: one unit */
+        const double unit = s->kv == DT_FP32   ? 1e-6
+                            : s->kv == DT_FP16 ? 1e-3
+                            : s->kv == DT_FP8  ? 1.5 / 14 /* of numbers up to 1.5 */
+                                               : 1.2e-2;
+        const int64_t page = (int64_t)i / (s->G * s->block), row = (int64_t)i % (s->G * s->block);
+        double got[256], right[256];
+
+        ref_cached(&cache, u.k, page, row, got);
+        ref_cached(&cache, k, page, row, right);
+        for (int e = 0; e < s->E; e++)
+            assert_true(fabs(got[e] - right[e]) <= unit);
     }
     assert_memory_equal(u.v, v, bytes);
 
@@ -157,7 +188,7 @@ static void shapes(void **state)
 {
     static const int head_dims[] = {16, 24, 40, 64, 80, 96, 128, 256}, groups[] = {1, 3, 7, 8, 20};
     static const int blocks[] = {8, 16, 32, 128};
-    static const DType types[] = {DT_FP32, DT_FP16, DT_BF16};
+    static const DType types[] = {DT_FP32, DT_FP16, DT_BF16, DT_INT8, DT_FP8};
     static const Row rows[] = {{0, 1}, {37, 1}, {0, 9}, {31, 33}, {62, 3}};
 
     (void)state;
@@ -173,7 +204,7 @@ static void shapes(void **state)
                                                      : 0,
                                  .block = blocks[(e + g) % 4],
                                  .context = 100,
-                                 .kv = types[(e + g) % 3]};
+                                 .kv = types[(e + g) % 5]};
 
                 check(level, &s, rows, 5);
             }
@@ -225,12 +256,56 @@ static void long_context(void **state)
               rows, 6);
         check(level, &(Shape){.H = 20, .G = 1, .E = 16, .rot = 16, .block = 32, .context = 1000, .kv = DT_FP16}, rows,
               6);
+        check(level, &(Shape){.H = 6, .G = 3, .E = 64, .rot = 64, .block = 16, .context = 1000, .kv = DT_INT8}, rows,
+              6);
+        check(level, &(Shape){.H = 4, .G = 2, .E = 40, .rot = 40, .block = 8, .context = 1000, .kv = DT_FP8}, rows, 6);
     }
+}
+
+/* Rows that no model should bring, as codes: byte for byte those of the reference. */
+static void odd_rows(void **state)
+{
+    static const float rows[][4] = {
+        {0.0f, -0.0f, 0.0f, 0.0f},
+        {NAN, 1.0f, -1.0f, 0.5f},
+        {INFINITY, -INFINITY, 65024.0f, 1.0f},
+        {3e38f, -65024.0f, 511.9f, -512.1f},
+        {1e-9f, -1e-9f, 0.0f, 1e-10f},        /* below the least scale */
+        {1e-5f, -7e-6f, 4e-6f, 1e-7f},        /* a scale of few bits: codes above the largest */
+        {127.0f, 0.5f, 1.5f, -2.5f},          /* ties of int8 */
+        {448.0f, 0x1p-10f, 0x3p-10f, -17.0f}, /* ties of e4m3, below its least exponent and above it */
+        {448.0f, 0x1.fp-7f, 247.9f, 15.7f},
+    };
+    static const DType types[] = {DT_INT8, DT_FP8};
+    enum { N = sizeof rows / sizeof *rows, E = 4 };
+    static const Row tokens[] = {{0, N}};
+
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (int t = 0; t < 2; t++) {
+            const Shape s = {.H = 1, .G = 1, .E = E, .block = 8, .context = 16, .kv = types[t]};
+            Setup u;
+
+            setup(&u, &s, tokens, 1);
+            for (int i = 0; i < N; i++)
+                for (int h = 0; h < 3; h++)
+                    memcpy(u.x + (i * 3 + h) * E, rows[i], sizeof rows[i]);
+            void *k = malloc(u.cache), *v = malloc(u.cache);
+            const RefCache cache = ref_of(&u, memcpy(k, u.k, u.cache), memcpy(v, u.v, u.cache));
+
+            ref_append((RefTensor){u.x, DT_FP32}, NULL, u.token, u.T, 1, 0, &cache, u.q);
+            append(&u, level, 2);
+            assert_memory_equal(u.k, k, u.cache);
+            assert_memory_equal(u.v, v, u.cache);
+            free(k), free(v);
+            teardown(&u);
+        }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(odd_rows),
         cmocka_unit_test(shapes),
         cmocka_unit_test(windows_and_caps),
         cmocka_unit_test(long_context),

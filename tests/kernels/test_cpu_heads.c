@@ -66,7 +66,7 @@ static int64_t element(const Step *s, const Shape *x, const FtxRow *row, int g, 
 static void expect_attend(const Step *s, const Shape *x, const float *q, const void *k, const void *v, RefScores scores,
                           float *want)
 {
-    const DType type = x->place == 1 ? DT_FP32 : x->type;
+    const DType type = x->place == 1 || dtype_is_code(x->type) ? DT_FP32 : x->type;
 
     for (int t = 0; t < s->T; t++)
         for (int h = 0; h < x->H; h++) {
@@ -87,10 +87,28 @@ static void expect_attend(const Step *s, const Shape *x, const float *q, const v
         }
 }
 
+/* Pages of codes of the numbers, which become those of the codes. */
+static void *as_codes(const Shape *x, float *numbers)
+{
+    const int rows = x->G * BLOCK, pages = ROWS * PAGES;
+    char *codes = malloc((size_t)(pages * rows * (x->E + 2)));
+    const RefCache c = {.type = x->type, .block = BLOCK, .G = x->G, .E = x->E};
+    double row[512];
+
+    for (int i = 0; i < pages * rows; i++) {
+        ref_cache(&c, codes, i / rows, i % rows, numbers + (size_t)i * (size_t)x->E);
+        ref_cached(&c, codes, i / rows, i % rows, row);
+        for (int e = 0; e < x->E; e++)
+            numbers[i * x->E + e] = (float)row[e];
+    }
+    return codes;
+}
+
 static void check_attend(const Shape *x, const Step *s)
 {
     const size_t values = (size_t)(s->T * x->H * x->E);
-    const DType type = x->place == 1 ? DT_FP32 : x->type;
+    const bool codes = dtype_is_code(x->type);
+    const DType type = x->place == 1 || codes ? DT_FP32 : x->type;
     const size_t cached = (size_t)(x->G * x->E) * (x->place == 1   ? (size_t)s->T
                                                    : x->place == 2 ? (size_t)(ROWS * SOURCE)
                                                                    : (size_t)(ROWS * LENGTH));
@@ -100,7 +118,9 @@ static void check_attend(const Shape *x, const Step *s)
     float *bias = x->span ? random_tensor((size_t)(x->H * x->span), DT_FP32, 2.0f) : NULL;
     float *slopes = x->slopes ? random_tensor((size_t)x->H, DT_FP32, 0.3f) : NULL;
     float *sinks = x->sinks ? random_tensor((size_t)x->H, DT_FP32, 3.0f) : NULL;
-    void *const pages_k = x->place == 0 ? k : NULL, *const pages_v = x->place == 0 ? v : NULL;
+    void *const codes_k = codes ? as_codes(x, k) : NULL, *const codes_v = codes ? as_codes(x, v) : NULL;
+    void *const pages_k = codes ? codes_k : x->place == 0 ? k : NULL;
+    void *const pages_v = codes ? codes_v : x->place == 0 ? v : NULL;
     void *const cross_k = x->place == 2 ? k : NULL, *const cross_v = x->place == 2 ? v : NULL;
     void *const arg[] = {q,
                          x->place == 1 ? k : NULL,
@@ -117,14 +137,23 @@ static void check_attend(const Shape *x, const Step *s)
                          cross_v,
                          x->lanes ? (void *)s->owner : NULL,
                          y};
-    const int64_t consts[] = {[ATTEND_H] = x->H,           [ATTEND_G] = x->G,
-                              [ATTEND_E] = x->E,           [ATTEND_SCALE] = number_bits(0.3),
-                              [ATTEND_WINDOW] = x->window, [ATTEND_SOFTCAP] = number_bits(x->softcap),
-                              [ATTEND_PLACE] = x->place,   [ATTEND_CAUSAL] = x->causal,
-                              [ATTEND_SPAN] = x->span,     [ATTEND_BLOCK] = BLOCK,
-                              [ATTEND_PAGES] = PAGES,      [ATTEND_LENGTH] = LENGTH,
-                              [ATTEND_SOURCE] = SOURCE,    [ATTEND_KV] = x->type,
-                              [ATTEND_CHUNK] = x->chunk,   [ATTEND_ROUNDED] = x->rounded};
+    const int64_t consts[] = {[ATTEND_H] = x->H,
+                              [ATTEND_G] = x->G,
+                              [ATTEND_E] = x->E,
+                              [ATTEND_SCALE] = number_bits(0.3),
+                              [ATTEND_WINDOW] = x->window,
+                              [ATTEND_SOFTCAP] = number_bits(x->softcap),
+                              [ATTEND_PLACE] = x->place,
+                              [ATTEND_CAUSAL] = x->causal,
+                              [ATTEND_SPAN] = x->span,
+                              [ATTEND_BLOCK] = BLOCK,
+                              [ATTEND_PAGES] = PAGES,
+                              [ATTEND_LENGTH] = LENGTH,
+                              [ATTEND_SOURCE] = SOURCE,
+                              [ATTEND_KV] = x->type,
+                              [ATTEND_SOURCE_KV] = x->place == 2 ? x->type : DT_FP32,
+                              [ATTEND_CHUNK] = x->chunk,
+                              [ATTEND_ROUNDED] = x->rounded};
 
     expect_attend(s, x, q, k, v,
                   (RefScores){.scale = 0.3,
@@ -145,6 +174,7 @@ static void check_attend(const Shape *x, const Step *s)
         assert_memory_equal(y, again, values * 4);
     }
     free(q), free(y), free(want), free(again), free(k), free(v), free(bias), free(slopes), free(sinks);
+    free(codes_k), free(codes_v);
 }
 
 static void attends(void **state)
@@ -158,6 +188,8 @@ static void attends(void **state)
         {2, 2, 512, 0, 1, 33, 0, false, true, false, 0, DT_FP16, 0, false},
         {2, 1, 16, 0, 1, 0, 0, true, false, true, 0, DT_FP32, 0, false},
         {2, 2, 72, 0, 1, 9, 127, false, true, true, 0, DT_BF16, 0, false},
+        {4, 2, 40, 0, 1, 6, 9, true, true, false, 12, DT_INT8, 0, false},
+        {2, 1, 136, 0, 1, 0, 0, false, false, true, 0, DT_FP8, 0, false},
         {4, 2, 20, 1, 0, 0, 7, false, false, false, 0, DT_FP32, 0, false},
         {2, 1, 64, 1, 0, 5, 0, false, true, false, 9, DT_FP32, 0, false},
         {3, 3, 32, 1, 1, 0, 0, true, false, false, 0, DT_FP32, 0, false},
@@ -205,21 +237,23 @@ static void caches(void **state)
     const Step s = make_step(length, false);
 
     (void)state;
-    for (int i = 0; i < 6; i++) {
-        const Shape x = {
-            .G = 1 + i % 3, .E = i % 2 ? 40 : 24, .place = i < 3 ? 0 : 2, .type = (DType)(DT_FP32 + i % 3)};
+    for (int i = 0; i < 8; i++) {
+        static const DType types[] = {DT_FP32, DT_FP16, DT_BF16, DT_INT8, DT_FP8, DT_FP32, DT_FP16, DT_BF16};
+        const Shape x = {.G = 1 + i % 3, .E = i % 2 ? 40 : 24, .place = i < 5 ? 0 : 2, .type = types[i]};
+        const RefCache c = {.type = x.type, .block = BLOCK, .G = x.G, .E = x.E};
         const size_t n = (size_t)(ROWS * LENGTH * x.G * x.E), row = (size_t)(s.T * x.G * x.E);
         float *keys = random_tensor(row, DT_FP32, 2.0f), *values = random_tensor(row, DT_FP32, 2.0f);
         void *k = calloc(n, 4), *v = calloc(n, 4), *want_k = calloc(n, 4), *want_v = calloc(n, 4);
 
         for (int t = 0; t < s.T; t++)
-            for (int g = 0; g < x.G; g++)
-                for (int e = 0; e < x.E; e++) {
-                    const int64_t to = element(&s, &x, &s.rows[s.token[t].row], g, s.token[t].pos) + e;
+            for (int g = 0; g < x.G; g++) {
+                const int64_t to = element(&s, &x, &s.rows[s.token[t].row], g, s.token[t].pos);
+                const int64_t in = x.place == 0 ? to / x.E % (x.G * BLOCK) : to / x.E;
+                const int64_t page = x.place == 0 ? to / x.E / (x.G * BLOCK) : 0;
 
-                    dtype_store(want_k, (size_t)to, x.type, keys[(t * x.G + g) * x.E + e]);
-                    dtype_store(want_v, (size_t)to, x.type, values[(t * x.G + g) * x.E + e]);
-                }
+                ref_cache(&c, want_k, page, in, keys + (t * x.G + g) * x.E);
+                ref_cache(&c, want_v, page, in, values + (t * x.G + g) * x.E);
+            }
         for (int level = 0; level < LEVELS; level++) {
             memset(k, 0, n * 4), memset(v, 0, n * 4);
             if (x.place == 0)

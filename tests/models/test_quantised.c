@@ -1,4 +1,4 @@
-/* test_quantised.c - what quantised weights cost in accuracy: fable and verse against themselves in fp32, by perplexity of a
+/* test_quantised.c - what quantised weights and caches cost in accuracy: fable and verse against themselves in fp32, by perplexity of a
  * held-out text and by the Kullback-Leibler divergence of next tokens. */
 #include <math.h>
 
@@ -120,6 +120,8 @@ static void fable(void **state)
         {"int4, groups of 32 with zeros", "-D precision.weights=int4 -D precision.group=32 -D precision.zeros=true",
          0.09, 9},
         {"int4 but for down_proj", "-D precision.weights=int4 -D precision.except=layers.*.down_proj", 0.08, 7},
+        {"cache int8", "-D precision.weights=fp32 -D precision.kv=int8", 0.0005, 0.2},
+        {"cache fp8", "-D precision.weights=fp32 -D precision.kv=fp8", 0.004, 0.5},
     };
     FtxModel *m = golden_open("specs/fable.lua", "quantised", "-D precision.weights=fp32 -D precision.kv=fp32");
     json_t *j = golden_json("tests/models/fable/long.json");
@@ -149,6 +151,7 @@ static void verse(void **state)
     static const Kind kinds[] = {
         {"int8", "-D precision.weights=int8", 0.002, 1},
         {"int4, groups of 32", "-D precision.weights=int4 -D precision.group=32", 0.006, 1},
+        {"cache int8", "-D precision.weights=fp32 -D precision.kv=int8", 0.0001, 1},
     };
     FtxModel *m = golden_open("specs/verse.lua", "quantised", "-D precision.weights=fp32 -D precision.kv=fp32");
     json_t *j = golden_json("tests/models/verse/greedy.json"), *cases = json_object_get(j, "cases");

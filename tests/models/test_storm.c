@@ -37,6 +37,10 @@ static const struct {
      "-D limits.sequences=4 -D limits.context=48 -D limits.tokens=12 -D kv.block_size=8 "
      "-D decode.width=3",
      16, true},
+    {"tests/models/tiny-llama", "storm-llama-int8",
+     "-D limits.sequences=4 -D limits.context=48 -D limits.tokens=12 -D kv.block_size=8 "
+     "-D decode.width=3 -D precision.kv=int8",
+     16, true},
     {"tests/models/tiny-mistral", "storm-mistral",
      "-D limits.sequences=3 -D limits.context=40 -D limits.tokens=40 -D kv.block_size=8 -D kv.pages=12", 0, false},
     {"tests/models/tiny-gpt2", "storm-gpt2",

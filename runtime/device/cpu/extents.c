@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "../../../kernels/cpu/cpu.h"
+#include "../../artifact/sizes.h"
 #include "../../base/dtype.h"
 #include "../../base/expr.h"
 
@@ -117,6 +118,16 @@ static bool extent_name(void *user, const char *name, ExprKind *kind, int64_t *v
         if (!constant_of(l, name + 6, n - 7, value))
             return false;
         *value = *value >= DT_FP32 && *value <= DT_BF16 ? (int64_t)dtype_size((DType)*value) : INT64_MAX; /* no type */
+        return true;
+    }
+    if (strncmp(name, "row(", 4) == 0) {
+        int64_t type, dim;
+
+        if (!constant_of(l, name + 4, n - 5, &type) || !constant_of(l, "E", 1, &dim))
+            return false;
+        *value = (type >= DT_FP32 && type <= DT_BF16) || dtype_is_code((DType)type)
+                     ? (int64_t)sizes_row((DType)type, (uint32_t)dim)
+                     : INT64_MAX; /* no type */
         return true;
     }
     if (strncmp(name, "has", 3) == 0 && isdigit((unsigned char)name[3])) {

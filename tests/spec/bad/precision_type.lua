@@ -1,4 +1,4 @@
--- precision_type.lua:4: precision.kv must be one of auto, fp32, fp16, bf16, got 16
+-- precision_type.lua:4: precision.kv must be one of auto, fp32, fp16, bf16, int8, fp8, got 16
 local ftx = require "ftx"
 local llama = require "llama"
 return ftx.model {
