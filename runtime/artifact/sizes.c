@@ -53,7 +53,9 @@ FtxStatus sizes_named(const Sizes *s, int named, uint64_t *bytes, FtxError *err)
 
 uint64_t sizes_row(DType type, uint32_t dim)
 {
-    return dtype_size(type) * dim + (dtype_is_code(type) ? sizeof(uint16_t) : 0);
+    const bool number = type == DT_FP32 || type == DT_FP16 || type == DT_BF16;
+
+    return number ? dtype_size(type) * dim : dtype_is_code(type) ? dim + sizeof(uint16_t) : 0;
 }
 
 bool sizes_cache(const FtxCache *c, int64_t kv_block, uint64_t *keys, uint64_t *values)
@@ -73,10 +75,8 @@ FtxStatus sizes_caches(Sizes *s, const FtxCache *caches, size_t n, FtxError *err
         int64_t *k = c->source ? &s->CROSS_KEYS : &s->KEYS, *v = c->source ? &s->CROSS_VALUES : &s->VALUES;
         uint64_t keys, values;
 
-        const bool codes = dtype_is_code((DType)c->type) && !c->source;
-
-        if (!c->kv_heads || !c->k_dim || !c->v_dim || (!codes && (c->type < DT_FP32 || c->type > DT_BF16)) ||
-            c->window > INT32_MAX || (c->source && c->source != s->SRC))
+        if (!c->kv_heads || !c->k_dim || !c->v_dim || !sizes_row((DType)c->type, 1) || c->window > INT32_MAX ||
+            (c->source && c->source != s->SRC))
             return ftx_fail(err, FTX_EFORMAT, "cache %zu: %u kv_heads of %u and %u, type %u, window %u, source %u", i,
                             c->kv_heads, c->k_dim, c->v_dim, c->type, c->window, c->source);
         if (!sizes_cache(c, s->B, &keys, &values) || (uint64_t)*k + keys > MAX_SPACE ||

@@ -39,7 +39,7 @@ typedef struct Sizes {
 #undef SIZE
 } Sizes;
 
-/* Bytes of a row of a cache, with its scale if it has codes. */
+/* Bytes of a row of a cache, with its scale if it has codes. 0: no cache has this type. */
 uint64_t sizes_row(DType type, uint32_t dim);
 
 /* Bytes of a cache's keys and of its values: of one page, or of one source. False: more than MAX_SPACE. */

@@ -125,9 +125,8 @@ static bool extent_name(void *user, const char *name, ExprKind *kind, int64_t *v
 
         if (!constant_of(l, name + 4, n - 5, &type) || !constant_of(l, "E", 1, &dim))
             return false;
-        *value = (type >= DT_FP32 && type <= DT_BF16) || dtype_is_code((DType)type)
-                     ? (int64_t)sizes_row((DType)type, (uint32_t)dim)
-                     : INT64_MAX; /* no type */
+        *value = (int64_t)sizes_row((DType)type, (uint32_t)dim);
+        *value = *value ? *value : INT64_MAX; /* no type */
         return true;
     }
     if (strncmp(name, "has", 3) == 0 && isdigit((unsigned char)name[3])) {
