@@ -8,6 +8,38 @@
 
 enum { FTX_OUT_RING = 8 }; /* how many results of a row the host may not have read yet */
 
+/* $peers: one, in artifacts for several ranks (devices that share a model). The session writes it before the first step. */
+enum { FTX_MAX_RANKS = 8, FTX_EXCHANGES = 3 };
+typedef struct FtxPeers { /* 128 bytes */
+    int rank, ranks;
+    int timeout_ms; /* of a wait for another rank; 0: no limit */
+    int reserved;
+    unsigned long long bytes;                   /* of one buffer of $exchange */
+    unsigned long long exchange[FTX_MAX_RANKS]; /* addresses of $exchange of all ranks, as this device reaches them */
+    unsigned long long report;                  /* GPUs: the address of the rank's FtxReport; 0: none */
+    unsigned long long reserved2[4];
+} FtxPeers;
+
+/* In the host's memory, for each GPU: what went wrong, and whether it is to stop. */
+typedef struct FtxReport { /* 32 bytes */
+    unsigned failed, step; /* as in FtxExchange */
+    unsigned reserved;
+    unsigned written; /* 1: the three words before are there */
+    unsigned stop;    /* the host: waits end */
+    unsigned reserved2[3];
+} FtxReport;
+
+/* $exchange: this, then three buffers of FtxPeers.bytes each. Exchange n uses buffer n % 3, in which what rank r brings
+ * stands at r * bytes / ranks. A rank that brings exchange n has read all of exchange n - 2, so its buffer is free. */
+typedef struct FtxExchange { /* 256 bytes */
+    unsigned count;          /* exchanges to which this rank has brought its part */
+    unsigned arrived;        /* threads (of a GPU: blocks) that take part in the running one */
+    unsigned stop;           /* not 0: every wait ends, and all later exchanges go on without waiting */
+    unsigned failed;         /* 1 + the rank that did not come in time; 0: none */
+    unsigned step;           /* count at that time */
+    unsigned reserved[59];
+} FtxExchange;
+
 /* $step: one, at the start of the IO block. */
 typedef struct FtxStep {
     int tokens;      /* T: live tokens of this step */

@@ -462,7 +462,7 @@ bool async_land(bool now)
         land(run_random(n_bulk));
         any = true;
     }
-    return any;
+    return peer_land(now) || any;
 }
 
 void simt_async_proxy_fence(void)
@@ -498,4 +498,5 @@ void async_block_ends(Block *b)
 void async_reset(void)
 {
     n_bulk = 0;
+    peer_reset();
 }

@@ -5,7 +5,7 @@
  *   hooks.c    hooks of -fsanitize=thread        views.c    which value a block sees
  *   sync.c     barriers, warps, atomics          async.c    asynchronous copies, mbarriers
  *   wgmma.c    matrix products of a warpgroup    polled.c   what a polling host sees
- *   report.c   texts of findings
+ *   report.c   texts of findings                 peer.c     stores between GPUs
  *
  * "To know of an access" means that it happened before (Lamport 1978) and that its effect is visible. "To come
  * after" an access means the order alone: a later write is no race with it, but a read may miss its effect. */
@@ -320,6 +320,11 @@ bool async_land(bool now); /* lands the copies that are due or, if now, a random
 void async_thread_ends(Fiber *f);
 void async_block_ends(Block *b);
 void async_reset(void);
+
+/* --- peer.c ------------------------------------------------------------------------------------- */
+bool peer_land(bool now);        /* as async_land, of stores to memory that GPUs share */
+void peer_fence(const Block *b); /* all stores of the block have arrived */
+void peer_reset(void);
 
 /* --- sync.c ------------------------------------------------------------------------------------- */
 void sync_thread_ends(Fiber *f);

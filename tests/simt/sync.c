@@ -470,8 +470,10 @@ void simt_fence(int order)
     f->has_unfenced = false;
     know_tell(&f->fenced, &f->know, f->block->number);
     f->has_fenced = true;
-    if (order & SIMT_SYSTEM)
+    if (order & SIMT_SYSTEM) {
         f->system = f->fenced;
+        peer_fence(f->block);
+    }
     tick(f);
 }
 

@@ -109,6 +109,10 @@ static const Bug bugs[] = {
     {"flag", 6, BY(SIMT_RACE) | BY(STALE), "an acquire of the block's scope between blocks"},
     {"flag", 7, BY(SIMT_RACE) | BY(STALE), "a fence before the writes it should hand over"},
     {"flag", 8, BY(SIMT_RACE) | BY(STALE), "a vector read before its flag"},
+    {"peer", 1, BY(VALUES), "a vector of another GPU of which half has arrived"},
+    {"peer", 2, BY(VALUES) | BY(SIMT_HANG), "a buffer between GPUs used again before it is read"},
+    {"peer", 3, BY(SIMT_HANG), "a word that means that nothing has arrived"},
+    {"peer", 4, BY(VALUES), "a buffer between GPUs that is not cleared"},
     {"host", 1, BY(SIMT_HOST) | BY(STALE), "a result for the host released at the GPU's scope"},
     {"host", 2, BY(SIMT_HOST) | BY(STALE), "a result for the host that nothing releases"},
     {"host", 3, BY(SIMT_HOST) | BY(STALE), "a result for the host told by a plain store"},
@@ -118,7 +122,7 @@ static const Bug bugs[] = {
 };
 enum { N_BUGS = sizeof bugs / sizeof *bugs };
 static const char *const files[] = {"reduce", "ring",  "pipe",  "stages", "entry", "pair",
-                                    "tiles",  "group", "parts", "flag",   "host"};
+                                    "tiles",  "group", "parts", "flag",   "host",  "peer"};
 enum { N_FILES = sizeof files / sizeof *files };
 
 static Build *build;
@@ -138,7 +142,8 @@ static void add(const char *file, int bug)
     snprintf(text, sizeof text,
              "#include \"device/async.cuh\"\n#include \"device/atomic.cuh\"\n#include \"device/block.cuh\"\n"
              "#include \"device/cluster.cuh\"\n#include \"device/mbarrier.cuh\"\n#include \"device/mma.cuh\"\n"
-             "#include \"device/pdl.cuh\"\n#include \"device/tensor.cuh\"\n#include \"device/vec.cuh\"\n#include "
+             "#include \"device/pdl.cuh\"\n#include \"device/peer.cuh\"\n#include \"device/tensor.cuh\"\n#include "
+             "\"device/vec.cuh\"\n#include "
              "\"device/wgmma.cuh\"\n"
              "namespace in_%s {\nconstexpr int BUG = %d;\n#line 1 \"%s.cuh\"\n%s\n}\n"
              "extern \"C\" __global__ void CLUSTER(%d) %s(const in_%s::Args a) { in_%s::body(a); }\n",
@@ -398,11 +403,28 @@ static bool right_flag(SimtLaunch *l)
     return ok;
 }
 
+static bool right_peer(SimtLaunch *l)
+{
+    enum { WORDS = 2 * 3 * 32 * 16 };
+    void *args[] = {simt_alloc(WORDS, "words"), simt_alloc(2 * 32 * 4, "y")};
+    const uint32_t *y = args[1];
+    bool ok;
+
+    simt_fill(args[0], 0, WORDS);
+    l->grid[0] = 2;
+    l->block = 32;
+    l->args = args;
+    ok = simt_launch(l);
+    for (uint32_t i = 0; i < 64 && ok; i++)
+        ok = y[i] == 4 * 64 * 45 + 9 * (4 * ((1 - i / 32) * 32 + i % 32) + 6);
+    return ok;
+}
+
 static bool right(const char *file, int bug, SimtSchedule schedule, uint64_t seed)
 {
     static bool (*const runs[N_FILES])(SimtLaunch *) = {right_reduce, right_ring, right_pipe,  right_stages,
                                                         right_entry,  right_pair, right_tiles, right_group,
-                                                        right_parts,  right_flag, right_host};
+                                                        right_parts,  right_flag, right_host,  right_peer};
     char entry[60];
     SimtLaunch l = {.grid = {1, 1, 1}};
     bool ok = false;

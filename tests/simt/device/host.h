@@ -72,6 +72,11 @@ void simt_cluster_send(unsigned mapped, const void *from, unsigned bytes, unsign
 void simt_wait_for_previous(void);
 void simt_launch_dependents(void);
 
+/* Memory that several GPUs write: stores of 16 bytes, loads, nanoseconds. */
+void simt_peer_store(void *p, const void *v);
+void simt_peer_load(const void *p, void *v);
+unsigned long long simt_clock(void);
+
 void simt_wgmma(int bf16, unsigned n, float *d, const unsigned *a, unsigned long long b);
 void simt_wgmma_n_major(int bf16, unsigned n, float *d, const unsigned *a, unsigned long long b);
 void simt_wgmma_shared(int bf16, unsigned n, float *d, unsigned long long a, unsigned long long b);

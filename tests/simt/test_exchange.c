@@ -1,0 +1,385 @@
+/* test_exchange.c - all_reduce.cuh between ranks that are rows of blocks of one launch: their stores arrive late, torn and
+ * in any order (peer.c), some ranks are far ahead of others, one is absent. Sums are compared bit for bit. */
+#include "build.h"
+#include "runtime/base/dtype.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/device/io.h"
+
+enum { MAX_RANKS = 4, CALLS = 7 };
+
+typedef struct Case {
+    const char *name;
+    DType x, y;
+    int ranks, columns, rows, norm, residual, threads, blocks; /* rows: the most; blocks of a rank */
+} Case;
+
+static const Case cases[] = {
+    {"bf16_2", DT_BF16, DT_BF16, 2, 64, 5, 0, 1, 32, 1},   {"bf16_4", DT_BF16, DT_BF16, 4, 24, 3, 0, 0, 32, 2},
+    {"odd_2", DT_BF16, DT_FP32, 2, 9, 5, 0, 1, 32, 2},     {"fp32_3", DT_FP32, DT_FP32, 3, 7, 9, 0, 1, 32, 1},
+    {"rms_2", DT_BF16, DT_BF16, 2, 264, 3, 1, 1, 32, 2},   {"rms_4", DT_FP16, DT_FP16, 4, 40, 4, 1, 0, 32, 1},
+    {"layer_2", DT_FP32, DT_FP32, 2, 132, 3, 2, 1, 64, 1}, {"layer_3", DT_BF16, DT_BF16, 3, 48, 5, 2, 1, 32, 2},
+};
+enum { N_CASES = sizeof cases / sizeof *cases };
+
+/* As the text below declares it. */
+typedef struct Calls {
+    struct {
+        const void *x, *r, *g, *c, *peers, *exchange, *step, *y, *n;
+    } rank[MAX_RANKS];
+    uint32_t *ended; /* [MAX_RANKS]: blocks of the rank that have ended a call */
+    uint64_t x_bytes, y_bytes;
+    int calls, host; /* host: the row of blocks that plays the host and tells rank 0 to stop; -1: none */
+} Calls;
+
+static const char text_of_calls[] =
+    "struct Calls { AllReduceArgs rank[4]; u32 *ended; u64 x_bytes, y_bytes; int calls, host; };\n"
+    "extern \"C\" __global__ void %s(const Calls a)\n"
+    "{\n"
+    "    const int rank = blockIdx.y;\n"
+    "    if (rank == a.host) {\n"
+    "        for (int i = 0; i < 500; i++)\n"
+    "            nanoseconds();\n"
+    "        store_system(&((FtxReport *)a.rank[0].peers->report)->stop, 1);\n"
+    "        return;\n"
+    "    }\n"
+    "    for (int call = 0; call < a.calls; call++) {\n"
+    "        AllReduceArgs b = a.rank[rank];\n"
+    "        b.x = (const char *)b.x + call * a.x_bytes, b.r = (const char *)b.r + call * a.y_bytes;\n"
+    "        b.y = (char *)b.y + call * a.y_bytes, b.n = (char *)b.n + call * a.y_bytes, b.step += call;\n"
+    "        all_reduce<Config>(b);\n"
+    "        fence_system(); // the end of a launch: all that it has stored is there\n"
+    "        block_sync();\n"
+    "        if (threadIdx.x == 0) {\n"
+    "            atomic_add_acq_rel(a.ended + rank, 1);\n"
+    "            while (load_acquire(a.ended + rank) < (call + 1) * gridDim.x)\n"
+    "                ;\n"
+    "        }\n"
+    "        block_sync();\n"
+    "    }\n"
+    "}\n";
+
+static Build *build;
+
+static const char *type_name(DType t)
+{
+    return t == DT_FP32 ? "float" : t == DT_FP16 ? "half" : "bf16";
+}
+
+static int open_all(void **state)
+{
+    char dir[600], text[4000];
+
+    (void)state;
+    snprintf(dir, sizeof dir, "%s/simt-exchange", getenv("FTX_BUILD"));
+    build = build_open(dir);
+    for (int i = 0; i < N_CASES; i++) {
+        const Case *c = &cases[i];
+        int n =
+            snprintf(text, sizeof text,
+                     "#include \"all_reduce.cuh\"\nnamespace in_%s {\nstruct Config {\n    using T = %s;\n    using "
+                     "OUT = %s;\n    static constexpr int RANKS = %d, C = %d, NORM = %d, RES = %d, THREADS = %d, "
+                     "ROWS_S = 0;\n    static constexpr float EPS = 1e-5f;\n};\n",
+                     c->name, type_name(c->x), type_name(c->y), c->ranks, c->columns, c->norm, c->residual, c->threads);
+
+        n += snprintf(text + n, sizeof text - (size_t)n, text_of_calls, c->name);
+        snprintf(text + n, sizeof text - (size_t)n, "}\nusing in_%s::%s;\n", c->name, c->name);
+        build_add(build, c->name, text);
+    }
+    build_run(build);
+    return 0;
+}
+
+/* --- one run of a case ------------------------------------------------------------------------------ */
+
+typedef struct Ranks {
+    const Case *c;
+    Calls calls;
+    SimtLaunch launch;
+    char *x[MAX_RANKS], *y[MAX_RANKS], *n[MAX_RANKS], *r;
+    float *g, *shift;
+    FtxExchange *exchange[MAX_RANKS];
+    FtxReport *report[MAX_RANKS];
+    size_t share, elements; /* of a call */
+    int rows[CALLS];
+} Ranks;
+
+static uint64_t dice;
+
+static int below(int n)
+{
+    dice = dice * 6364136223846793005u + 1442695040888963407u;
+    return (int)((dice >> 33) % (uint64_t)n);
+}
+
+/* Values whose sums are often 0 and ties of rounding; -0.0 often, so that whole words are. */
+static float drawn(void)
+{
+    const int kind = below(6);
+
+    return kind < 2 ? -0.0f : kind == 2 ? 0.0f : kind == 3 ? (float)(below(5) - 2) : (float)(below(4001) - 2000) / 257;
+}
+
+static char *values(size_t n, DType type, const char *name)
+{
+    char *host = calloc(n + 16, 4), *p = simt_alloc(n * dtype_size(type) + 16, name);
+
+    assert_non_null(host);
+    for (size_t i = 0; i < n; i++)
+        dtype_store(host, i, type, drawn());
+    simt_write(p, host, n * dtype_size(type) + 16);
+    simt_protect(p, n * dtype_size(type));
+    free(host);
+    return p;
+}
+
+static void make(Ranks *s, const Case *c, int timeout_ms)
+{
+    *s = (Ranks){.c = c, .elements = (size_t)c->rows * (size_t)c->columns};
+    const size_t x_bytes = (s->elements * dtype_size(c->x) + 15) / 16 * 16;
+    const size_t y_bytes = (s->elements * dtype_size(c->y) + 15) / 16 * 16;
+    FtxStep *step = simt_alloc(sizeof *step * CALLS, "step");
+    FtxPeers peers = {.ranks = c->ranks, .timeout_ms = timeout_ms};
+
+    s->share = (x_bytes + 255) / 256 * 256;
+    peers.bytes = s->share * (size_t)c->ranks;
+    s->calls.x_bytes = x_bytes;
+    s->calls.y_bytes = y_bytes;
+    s->calls.calls = CALLS;
+    s->calls.host = -1;
+    s->calls.ended = simt_alloc(4 * MAX_RANKS, "ended");
+    simt_fill(s->calls.ended, 0, 4 * MAX_RANKS);
+    for (int i = 0; i < CALLS; i++) {
+        s->rows[i] = i == 2 ? c->rows : 1 + below(c->rows);
+        simt_write(&step[i], &(FtxStep){.tokens = s->rows[i], .rows = 1}, sizeof *step);
+    }
+    s->g = simt_alloc((size_t)c->columns * 4, "g");
+    s->shift = simt_alloc((size_t)c->columns * 4, "c");
+    for (int i = 0; i < c->columns; i++) {
+        simt_write(&s->g[i], &(float){0.5f + (float)below(100) / 64}, 4);
+        simt_write(&s->shift[i], &(float){(float)below(100) / 64 - 1}, 4);
+    }
+    s->r = values(y_bytes / dtype_size(c->y) * CALLS, c->y, "r");
+    for (int i = 0; i < c->ranks; i++) {
+        s->exchange[i] = simt_alloc(sizeof(FtxExchange) + FTX_EXCHANGES * peers.bytes, "exchange");
+        simt_fill(s->exchange[i], 0, sizeof(FtxExchange) + FTX_EXCHANGES * peers.bytes);
+        s->report[i] = simt_alloc(sizeof(FtxReport), "report");
+        simt_fill(s->report[i], 0, sizeof(FtxReport));
+        peers.exchange[i] = (uintptr_t)s->exchange[i];
+    }
+    for (int i = 0; i < c->ranks; i++) {
+        FtxPeers *p = simt_alloc(sizeof peers, "peers");
+
+        peers.rank = i;
+        peers.report = (uintptr_t)s->report[i];
+        simt_write(p, &peers, sizeof peers);
+        simt_protect(p, sizeof peers);
+        s->x[i] = values(x_bytes / dtype_size(c->x) * CALLS, c->x, "x");
+        s->y[i] = simt_alloc(y_bytes * CALLS, "y");
+        s->n[i] = simt_alloc(y_bytes * CALLS, "n");
+        s->calls.rank[i].x = s->x[i];
+        s->calls.rank[i].r = c->residual ? s->r : NULL;
+        s->calls.rank[i].g = c->norm ? s->g : NULL;
+        s->calls.rank[i].c = c->norm == 2 ? s->shift : NULL;
+        s->calls.rank[i].peers = p;
+        s->calls.rank[i].exchange = s->exchange[i];
+        s->calls.rank[i].step = step;
+        s->calls.rank[i].y = s->y[i];
+        s->calls.rank[i].n = c->norm ? s->n[i] : NULL;
+    }
+    s->launch = (SimtLaunch){.kernel = build_kernel(build, c->name),
+                             .args = &s->calls,
+                             .grid = {(unsigned)c->blocks, (unsigned)c->ranks, 1},
+                             .block = (unsigned)c->threads};
+}
+
+static bool minus_zero(float f)
+{
+    return f == 0 && signbit(f);
+}
+
+/* Element i of a call's x of a rank, as it is added: a word of -0.0 counts as +0.0. Behind the last element of an odd
+ * number stand zeros. */
+static float sent(const Ranks *s, const char *x, size_t i, size_t n)
+{
+    const DType t = s->c->x;
+    const float v = dtype_load(x, i, t);
+    const bool pair = dtype_size(t) == 4 || ((i ^ 1) < n && minus_zero(dtype_load(x, i ^ 1, t)));
+
+    return minus_zero(v) && pair ? 0.0f : v;
+}
+
+static void check_call(const Ranks *s, int call)
+{
+    const Case *c = s->c;
+    const size_t n = (size_t)s->rows[call] * (size_t)c->columns;
+
+    for (int rank = 0; rank < c->ranks; rank++) {
+        const char *y = s->y[rank] + (size_t)call * s->calls.y_bytes;
+
+        for (size_t i = 0; i < n; i++) {
+            char want[4] = {0};
+            float sum = 0;
+
+            for (int k = 0; k < c->ranks; k++) {
+                const float v = sent(s, s->x[k] + (size_t)call * s->calls.x_bytes, i, n);
+
+                sum = k == 0 ? v : sum + v;
+            }
+            if (c->residual)
+                sum += dtype_load(s->r + (size_t)call * s->calls.y_bytes, i, c->y);
+            dtype_store(want, 0, c->y, sum);
+            if (memcmp(want, y + i * dtype_size(c->y), dtype_size(c->y)) != 0)
+                fail_msg("%s, call %d, rank %d: element %zu is %g, not %g", c->name, call, rank, i,
+                         (double)dtype_load(y, i, c->y), (double)sum);
+        }
+        assert_true(simt_untouched(y + n * dtype_size(c->y), s->calls.y_bytes - n * dtype_size(c->y)));
+    }
+}
+
+static void check_norm(const Ranks *s, int call, int rank)
+{
+    const Case *c = s->c;
+    const char *y = s->y[rank] + (size_t)call * s->calls.y_bytes, *got = s->n[rank] + (size_t)call * s->calls.y_bytes;
+    const double limit = c->y == DT_FP32 ? 1e-5 : c->y == DT_FP16 ? 1e-3 : 8e-3;
+
+    assert_memory_equal(got, s->n[0] + (size_t)call * s->calls.y_bytes,
+                        (size_t)s->rows[call] * (size_t)c->columns * dtype_size(c->y));
+    for (int row = 0; row < s->rows[call]; row++) {
+        double mean = 0, var = 0;
+
+        for (int i = 0; i < c->columns && c->norm == 2; i++)
+            mean += (double)dtype_load(y, (size_t)(row * c->columns + i), c->y) / c->columns;
+        for (int i = 0; i < c->columns; i++)
+            var += pow((double)dtype_load(y, (size_t)(row * c->columns + i), c->y) - mean, 2) / c->columns;
+        for (int i = 0; i < c->columns; i++) {
+            const size_t at = (size_t)(row * c->columns + i);
+            const double want = ((double)dtype_load(y, at, c->y) - mean) / sqrt(var + 1e-5) * (double)s->g[i] +
+                                (c->norm == 2 ? (double)s->shift[i] : 0);
+
+            if (!(fabs(want - (double)dtype_load(got, at, c->y)) <= limit * (1 + fabs(want))))
+                fail_msg("%s, call %d, rank %d: norm of row %d, column %d is %g, not %g", c->name, call, rank, row, i,
+                         (double)dtype_load(got, at, c->y), want);
+        }
+    }
+}
+
+static void no_reports(const Case *c)
+{
+    if (simt_reports() > 0)
+        fail_msg("%s: %s", c->name, simt_report(0)->text);
+}
+
+static void check_idle(const Ranks *s)
+{
+    for (int i = 0; i < s->c->ranks; i++) {
+        const unsigned char *buffers = (const unsigned char *)(s->exchange[i] + 1);
+
+        for (size_t k = 0; k < FTX_EXCHANGES * s->share * (size_t)s->c->ranks; k++)
+            assert_int_equal(buffers[k], 0);
+        assert_int_equal(s->exchange[i]->count, CALLS);
+        assert_int_equal(s->exchange[i]->arrived, 0);
+        assert_int_equal(s->exchange[i]->stop, 0);
+        assert_int_equal(s->report[i]->written, 0);
+    }
+}
+
+/* --- tests ------------------------------------------------------------------------------------------ */
+
+static void sums_and_norms(void **state)
+{
+    enum { SEEDS = 3 };
+
+    (void)state;
+    for (int i = 0; i < N_CASES * SIMT_SCHEDULES * SEEDS; i++) {
+        Ranks s;
+
+        dice = (uint64_t)i + 1;
+        make(&s, &cases[i / (SIMT_SCHEDULES * SEEDS)], i % 2 ? 1 << 20 : 0);
+        simt_schedule((SimtSchedule)(i % SIMT_SCHEDULES), (uint64_t)i);
+        simt_launch(&s.launch);
+        no_reports(s.c);
+        for (int call = 0; call < CALLS; call++) {
+            check_call(&s, call);
+            for (int rank = 0; rank < s.c->ranks && s.c->norm; rank++)
+                check_norm(&s, call, rank);
+        }
+        check_idle(&s);
+        simt_free_all();
+    }
+}
+
+/* The last rank does not come. The others give up at their deadline, say for whom they waited, and end all calls; no
+ * number comes of them. */
+static void absent_rank(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_CASES * SIMT_SCHEDULES; i++) {
+        Ranks s;
+
+        dice = (uint64_t)i + 1;
+        make(&s, &cases[i / SIMT_SCHEDULES], 3);
+        s.launch.grid[1]--;
+        simt_schedule((SimtSchedule)(i % SIMT_SCHEDULES), (uint64_t)i);
+        simt_launch(&s.launch);
+        no_reports(s.c);
+        bool blamed = false;
+        for (int rank = 0; rank < s.c->ranks - 1; rank++) {
+            const FtxExchange *e = s.exchange[rank];
+
+            assert_int_not_equal(e->stop, 0);
+            assert_in_range(e->failed, 1, s.c->ranks);
+            assert_int_not_equal(e->failed, rank + 1);
+            assert_int_equal(e->count, CALLS);
+            assert_int_equal(s.report[rank]->failed, e->failed);
+            assert_int_equal(s.report[rank]->step, e->step);
+            assert_int_equal(s.report[rank]->written, 1);
+            for (int call = 0; call < CALLS; call++)
+                for (int k = 0; k < s.rows[call] * s.c->columns; k++)
+                    assert_true(isnan(dtype_load(s.y[rank] + (size_t)call * s.calls.y_bytes, (size_t)k, s.c->y)));
+            blamed = blamed || e->failed == (unsigned)s.c->ranks;
+        }
+        assert_true(blamed); /* some rank waited for the absent one itself */
+        assert_int_equal(s.exchange[0]->step, 0);
+        simt_free_all();
+    }
+}
+
+/* The host sets `stop` while rank 0 waits for the others: it ends all calls, and no rank is blamed. */
+static void stopped(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_CASES; i++) {
+        Ranks s;
+
+        dice = (uint64_t)i + 1;
+        make(&s, &cases[i], 0);
+        s.launch.grid[1] = 2;
+        s.calls.host = 1;
+        simt_schedule(SIMT_RANDOM, (uint64_t)i);
+        simt_launch(&s.launch);
+        no_reports(s.c);
+        assert_int_equal(s.exchange[0]->failed, 0);
+        assert_int_equal(s.exchange[0]->count, CALLS);
+        assert_int_equal(s.report[0]->written, 0);
+        simt_free_all();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_and_norms),
+        cmocka_unit_test(absent_rank),
+        cmocka_unit_test(stopped),
+    };
+
+    return cmocka_run_group_tests(tests, open_all, NULL);
+}
