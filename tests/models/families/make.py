@@ -348,9 +348,12 @@ transformers.MptModel.build_mpt_alibi_tensor = mpt_alibi
 
 
 def tensor(name, like):
-    """Gains lie around 1: the vectors that are called weights."""
+    """Gains lie around 1: the vectors that are called weights. A router's biases lie around -3, so that all scores are below 0
+    and an expert that were masked with 0 would be chosen."""
     x = numbers(name, like.numel()) * numpy.float32(0.25)
     gain = like.dim() == 1 and name.endswith(".weight")
+    if name.endswith(".e_score_correction_bias"):
+        x = x - numpy.float32(3)
     return torch.from_numpy(x + numpy.float32(1) if gain else x).reshape(like.shape)
 
 
