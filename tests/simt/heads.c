@@ -74,6 +74,15 @@ RefCache scene_cache(const Scene *s, void *const cache[2])
                       unit_head_dim(s->u)};
 }
 
+CacheRow scene_cache_row(const RefCache *c, size_t row)
+{
+    const size_t rows = (size_t)(c->G * c->block), E = (size_t)c->E, page = row / rows * rows * (E + 2);
+
+    if (!dtype_is_code(c->type))
+        return (CacheRow){.at = row * E * dtype_size(c->type), .bytes = E * dtype_size(c->type)};
+    return (CacheRow){page + row % rows * E, E, page + rows * E + row % rows * 2, 2};
+}
+
 /* Offset, in elements, of position `pos` and head g in the paged keys or values of a slot. */
 static int64_t paged_row(const RefCache *c, int slot, int g, int pos)
 {
@@ -92,23 +101,18 @@ RefCache scene_lane_cache(const Scene *s, const RefCache *c, const FtxRow *row)
 {
     static const int32_t first = 0;
     const int n = row->kv_len;
-    const size_t bytes = (size_t)c->E * dtype_size(c->type);
-    RefCache own = {arena_alloc(s->keep, bytes * (size_t)(n * c->G)),
-                    arena_alloc(s->keep, bytes * (size_t)(n * c->G)),
-                    c->type,
-                    &first,
-                    1,
-                    n,
-                    c->G,
-                    c->E};
+    const size_t bytes = ((size_t)c->E * dtype_size(c->type) + 2) * (size_t)(n * c->G);
+    RefCache own = {arena_alloc(s->keep, bytes), arena_alloc(s->keep, bytes), c->type, &first, 1, n, c->G, c->E};
 
     for (int p = 0; p < n; p++)
         for (int g = 0; g < c->G; g++) {
-            const size_t from = (size_t)paged_row(c, slot_of(s, row, p), g, p) * dtype_size(c->type),
-                         to = (size_t)(g * n + p) * bytes;
+            const CacheRow from = scene_cache_row(c, (size_t)(paged_row(c, slot_of(s, row, p), g, p) / c->E));
+            const CacheRow to = scene_cache_row(&own, (size_t)(g * n + p));
 
-            memcpy((char *)own.k + to, (const char *)c->k + from, bytes);
-            memcpy((char *)own.v + to, (const char *)c->v + from, bytes);
+            memcpy((char *)own.k + to.at, (const char *)c->k + from.at, to.bytes);
+            memcpy((char *)own.v + to.at, (const char *)c->v + from.at, to.bytes);
+            memcpy((char *)own.k + to.scale_at, (const char *)c->k + from.scale_at, to.scale_bytes);
+            memcpy((char *)own.v + to.scale_at, (const char *)c->v + from.scale_at, to.scale_bytes);
         }
     return own;
 }

@@ -2,6 +2,7 @@
  *
  *   test_kernels.c   rows, products, sampling and searching
  *   attention.c      every kind of attention
+ *   codes.c          attention over a cache of codes
  *   mixtures.c       routers and experts */
 #ifndef SIMT_KERNELS_H
 #define SIMT_KERNELS_H
@@ -23,6 +24,9 @@ void windows(void **state);
 void texts(void **state);
 void blocks(void **state);
 void parts(void **state);
+
+/* codes.c */
+void codes(void **state);
 
 /* mixtures.c */
 void routers(void **state);

@@ -171,15 +171,19 @@ static void make_words(Scene *s)
     }
 }
 
-/* After the prompt, each position of a lane may be stored in any lane's slot. */
+/* After the prompt, each position of a lane may be stored in any lane's slot; the step's own is in the lane's. */
 static void make_owners(Scene *s)
 {
     const int context = (int)s->u->g->limits.context;
 
     s->owner = arena_array(s->keep, int32_t, (size_t)(s->u->g->limits.sequences * context));
-    for (int r = 0; r < s->u->c.lanes; r++)
+    for (int r = 0; r < s->u->c.lanes; r++) {
+        int32_t *owner = s->owner + s->rows[r].slot * context;
+
         for (int p = s->rows[r].prompt; p < s->rows[r].kv_len - 1; p++)
-            s->owner[s->rows[r].slot * context + p] = s->rows[scene_below(s->u->c.lanes)].slot;
+            owner[p] = s->rows[scene_below(s->u->c.lanes)].slot;
+        owner[s->rows[r].kv_len - 1] = s->rows[r].slot;
+    }
 }
 
 static void make_tail(Scene *s)
@@ -244,21 +248,25 @@ static size_t cache_row(const Scene *s, int slot, int g, int pos)
 
 static void fill_cache(Scene *s, int slot, int from, int to)
 {
-    const int E = unit_head_dim(s->u);
-    const size_t row = (size_t)E * dtype_size(s->u->facts.kv);
+    const RefCache c = scene_cache(s, s->cache);
+    const size_t rows = (size_t)(c.G * c.block);
+    float x[512];
 
     for (int w = 0; w < 2; w++)
         for (int pos = from; pos < to; pos++)
-            for (int g = 0; g < unit_kv_heads(s->u); g++) {
-                const size_t at = cache_row(s, slot, g, pos) * row;
+            for (int g = 0; g < c.G; g++) {
+                const size_t row = cache_row(s, slot, g, pos);
+                const CacheRow r = scene_cache_row(&c, row);
+                char *device = s->device[unit_of_source(s->u) ? (w ? FTX_NAMED_cross_v : FTX_NAMED_cross_k)
+                                         : w                  ? FTX_NAMED_v
+                                                              : FTX_NAMED_k];
 
-                for (int e = 0; e < E; e++)
-                    dtype_store((char *)s->cache[w] + at, (size_t)e, s->u->facts.kv, scene_uniform());
-                simt_write((char *)s->device[unit_of_source(s->u) ? (w ? FTX_NAMED_cross_v : FTX_NAMED_cross_k)
-                                             : w                  ? FTX_NAMED_v
-                                                                  : FTX_NAMED_k] +
-                               at,
-                           (char *)s->cache[w] + at, row);
+                for (int e = 0; e < c.E; e++)
+                    x[e] = scene_uniform();
+                ref_cache(&c, s->cache[w], (int64_t)(row / rows), (int64_t)(row % rows), x);
+                simt_write(device + r.at, (char *)s->cache[w] + r.at, r.bytes);
+                if (r.scale_bytes)
+                    simt_write(device + r.scale_at, (char *)s->cache[w] + r.scale_at, r.scale_bytes);
             }
 }
 
@@ -272,8 +280,8 @@ static void make_cache(Scene *s)
 
     if (!v)
         return;
-    s->cache_bytes = (size_t)(source ? m->sources * m->source : m->kv_pages * m->kv_block) *
-                     (size_t)(unit_kv_heads(u) * unit_head_dim(u)) * dtype_size(u->facts.kv);
+    s->cache_bytes = (size_t)(source ? m->sources * m->source : m->kv_pages * m->kv_block) * (size_t)unit_kv_heads(u) *
+                     sizes_row(u->facts.kv, (uint32_t)unit_head_dim(u));
     for (int w = 0; w < 2; w++) {
         s->cache[w] = arena_alloc(s->keep, s->cache_bytes);
         memset(s->cache[w], 0xff, s->cache_bytes);
@@ -577,7 +585,6 @@ void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep)
 void scene_written_in_front(const Scene *s)
 {
     const Unit *u = s->u;
-    const size_t row = (size_t)unit_head_dim(u) * dtype_size(u->facts.kv);
 
     for (size_t i = 0; i < u->b.contract->operands; i++) {
         const Value *v = u->b.arg[i] ? ir_value(u->g, u->b.arg[i]) : NULL;
@@ -592,10 +599,16 @@ void scene_written_in_front(const Scene *s)
     }
     if (!unit_cache_op(u) || unit_of_source(u) || unit_appends(u))
         return;
+    const RefCache c = scene_cache(s, s->cache);
+
     for (int t = 0; t < s->T; t++)
         for (int g = 0; g < unit_kv_heads(u); g++)
-            for (int k = 0; k < 2; k++)
-                simt_written_in_front((char *)s->device[k ? FTX_NAMED_v : FTX_NAMED_k] +
-                                          cache_row(s, s->token[t].slot, g, s->token[t].pos) * row,
-                                      row);
+            for (int k = 0; k < 2; k++) {
+                const CacheRow r = scene_cache_row(&c, cache_row(s, s->token[t].slot, g, s->token[t].pos));
+                char *cache = s->device[k ? FTX_NAMED_v : FTX_NAMED_k];
+
+                simt_written_in_front(cache + r.at, r.bytes);
+                if (r.scale_bytes)
+                    simt_written_in_front(cache + r.scale_at, r.scale_bytes);
+            }
 }

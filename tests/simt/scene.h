@@ -11,6 +11,7 @@
 #include "case.h"
 #include "compiler/passes/pass.h"
 #include "kernels/ref/ref.h"
+#include "runtime/artifact/sizes.h"
 
 typedef struct Unit { /* one kernel for one case */
     Case c;
@@ -96,6 +97,12 @@ double scene_inv_temperature(const FtxParams *p);
 void scene_keep(float *row, FtxSegment *p, int need);
 /* Writes what an LM head kernel may write for logits [S, V]: segments of any width, also empty ones. */
 void scene_segments(const Scene *s, const float *logits);
+
+/* Where a row (page * G * block + place in it) of a cache lies, in bytes; codes have a scale apart. */
+typedef struct CacheRow {
+    size_t at, bytes, scale_at, scale_bytes;
+} CacheRow;
+CacheRow scene_cache_row(const RefCache *c, size_t row);
 
 /* A paged cache of the layer; of a beam search lane its positions, copied into one page. */
 RefCache scene_cache(const Scene *s, void *const cache[2]);

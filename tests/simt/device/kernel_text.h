@@ -34,6 +34,7 @@ float floorf(float);
 float ceilf(float);
 float sinf(float);
 float cosf(float);
+float rintf(float);
 }
 
 template <class A, class B> HOST A simt_bits(B b)
@@ -58,6 +59,11 @@ HOST float __int_as_float(int i)
 HOST int __float_as_int(float f)
 {
     return simt_bits<int>(f);
+}
+
+HOST int __float2int_rn(float f)
+{
+    return (int)rintf(f);
 }
 
 HOST float __fmul_rn(float a, float b)
