@@ -43,7 +43,8 @@
 //@ shared  BEFORE  (MAX_ROWS + 1) * 4  // chunks of earlier rows
 //@ shared  ARRIVED 4 * 4               // whether this block was the last, row, set, chunks
 //@ shared  UNIT    3 * 4               // first unit, last + 1, whether whole groups
-//@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256 && PAGE % 8 == 0 && sizeof(KV) > 1
+//@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256 && PAGE % 8 == 0
+//@ fits    sizeof(KV) > 1
 //@ fits    SHARED <= SMEM && BEAM_LANES == (BEAMS > 0)
 //    Several blocks per SM; eight warps have few registers each.
 //@ prefer  other if WARPS * SLOT_BYTES > 40000 || (WARPS == 8 && (!MATRIX || SET > 8))

@@ -1,4 +1,5 @@
-// attend_decode_codes.cu - contracts and instance of attend_decode_codes.cuh: one token a row over a cache of codes
+// attend_decode_codes.cu - contracts and instance of attend_decode.cuh with body/coded_decode.cuh: one token a row over a
+// cache of codes
 //
 //   plain    after append_codes
 //   append   decode programs: the step's own keys and values are written by this kernel
@@ -46,7 +47,8 @@
 //@ moves   S * CONTEXT * KV_HEADS * (HEAD_DIM + 2)
 //@ flops   2 * S * CONTEXT * HEADS * HEAD_DIM
 //@ overlap yes
-#include "attend_decode_codes.cuh"
+#include "attend_decode.cuh"
+#include "body/coded_decode.cuh"
 
 struct Config {
     using T = @X@;
@@ -62,4 +64,4 @@ struct Config {
     static constexpr int SLOT_BYTES = @SLOT_BYTES@, MERGE_PITCH = @MERGE_PITCH@, @REGIONS@, QUERY_AT = 0;
 };
 extern "C" __global__ void __launch_bounds__(Config::WARPS * 32, Config::BLOCKS)
-@NAME@(const __grid_constant__ AttendDecodeCodesArgs a) { attend_decode_codes<Config>(a); }
+@NAME@(const __grid_constant__ AttendDecodeCodesArgs a) { attend_decode<Coded<Config>>(coded_args<Config>(a)); }

@@ -18,7 +18,8 @@
 //@ shared  TILES   (MATRIX ? 2 : 1) * 2 * KEYS * PITCH        // keys, values
 //@ shared  WEIGHTS MATRIX ? 0 : 4 * KEYS * P_PITCH * 4        // of the keys, from lane to lane
 //@ shared  PIECE   64                                         // the block's work
-//@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256 && PAGE % 8 == 0 && sizeof(KV) > 1
+//@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256 && PAGE % 8 == 0
+//@ fits    sizeof(KV) > 1
 //@ fits    MATRIX ? ROWS >= 64 : KEYS == 32
 //@ fits    SHARED <= SMEM
 //    The sums of more rows do not fit registers. Two blocks per SM are worth more than long tiles of keys.

@@ -1,4 +1,5 @@
-// attend_prefill_codes.cu - contract and instance of attend_prefill_codes.cuh: chunks of prompts over a cache of codes
+// attend_prefill_codes.cu - contract and instance of attend_prefill.cuh with body/coded_prefill.cuh: chunks of prompts
+// over a cache of codes
 //@ kernel  attend_prefill_codes
 //@ rank    102
 //@ rows    prefill
@@ -26,7 +27,8 @@
 //@ moves   2 * T * (HEADS + KV_HEADS) * HEAD_DIM * sizeof(X)
 //@ flops   2 * T * T_MAX * HEADS * HEAD_DIM
 //@ overlap yes
-#include "attend_prefill_codes.cuh"
+#include "attend_prefill.cuh"
+#include "body/coded_prefill.cuh"
 
 struct Config {
     using T = @X@;
@@ -41,4 +43,4 @@ struct Config {
 };
 
 extern "C" __global__ void __launch_bounds__(128, 2)
-@NAME@(const __grid_constant__ AttendPrefillArgs a) { attend_prefill_codes<Config>(a); }
+@NAME@(const __grid_constant__ AttendPrefillArgs a) { flash<Config>(a.step, a.rows, a.step->decode_rows, CodedSource<Config>{{a}}); }

@@ -1,8 +1,10 @@
-// attend_prefill_codes.cuh - attend_prefill.cuh over a cache of codes of 8 bits (body/coded.cuh): they become numbers of
-// the queries' type on their way to shared memory.
+// coded_prefill.cuh - what attend_prefill needs for a cache of codes of 8 bits (body/coded.cuh): they become numbers of the
+// queries' type on their way to shared memory.
 #pragma once
-#include "attend_prefill.cuh"
 #include "body/coded.cuh"
+#include "body/flash.cuh"
+
+template <class K> struct PromptSource; // attend_prefill.cuh
 
 template <class K> struct CodedSource : PromptSource<K> {};
 
@@ -55,10 +57,4 @@ template <class K> DEVICE void copy_tile(const CodedSource<K> &source, u32 to, i
         put_numbers<K>(k, by_k, keys, r, c * 16);
         put_numbers<K>(v, by_v, keys + D::TILE, r, c * 16);
     }
-}
-
-template <class K> // as attend_prefill, and FP8
-__device__ void attend_prefill_codes(const AttendPrefillArgs &a)
-{
-    flash<K>(a.step, a.rows, a.step->decode_rows, CodedSource<K>{{a}});
 }

@@ -1,4 +1,4 @@
-// attend_decode_codes.cuh - attend_decode.cuh over a cache of codes of 8 bits (body/coded.cuh).
+// coded_decode.cuh - the parts of attend_decode for a cache of codes of 8 bits (body/coded.cuh): copies, softmax state.
 //
 // A tile has the codes of 16 keys and 16 values, and behind them their scales. Codes become fp16 on their way to the
 // matrix units, exactly; a key's scale multiplies its score, a value's scale its weight:
@@ -11,10 +11,17 @@
 // warp whose tile has a row's last position writes that key and value to the cache first. A group of heads is one set
 // then, so that one block alone does it.
 //
-// The kernel is attend_decode<Coded<Config>>. It takes its own PagedHead, TileLoader and WarpStateMatrix from here.
+// The kernel is attend_decode<Coded<Config>> of attend_decode.cuh, which takes these parts for its own.
 #pragma once
-#include "attend_decode.cuh"
+#include "device/async.cuh"
+#include "device/fragment.cuh"
+#include "device/mma.cuh"
 #include "body/coded.cuh"
+#include "body/columns.cuh"
+#include "body/decode_state.cuh"
+#include "body/decode_units.cuh"
+
+template <class K> struct TileLoader; // attend_decode.cuh
 
 // What attend_decode's arguments do not have.
 struct AppendFrom {
@@ -22,6 +29,7 @@ struct AppendFrom {
 };
 template <class A> struct WithAppend : A {
     AppendFrom append;
+    DEVICE WithAppend(const A &a, const AppendFrom &from) : A(a), append(from) {}
 };
 template <class K> DEVICE const AppendFrom &append_from(const DecodeArgs<K> &a)
 {
@@ -303,6 +311,7 @@ template <class C> struct PagedHead<CodedTiles<C>> : CodedHead<C> {
 template <class C> struct TileLoader<Coded<C>> : CodedLoader<Coded<C>, TileLoader<CodedTiles<C>>> {};
 template <class C> struct WarpStateMatrix<Coded<C>> : CodedState<Coded<C>> {};
 
+// As the contract has them.
 struct AttendDecodeCodesArgs {
     const void *q; // APPEND: x
     const float *table, *qg, *kg;
@@ -316,12 +325,12 @@ struct AttendDecodeCodesArgs {
     u32 *counters;
 };
 
-template <class K> // as attend_decode, and ROT FP8 APPEND NORM EPS
-__device__ void attend_decode_codes(const AttendDecodeCodesArgs &a)
+// The arguments of attend_decode.
+template <class K> DEVICE WithAppend<DecodeArgs<K>> coded_args(const AttendDecodeCodesArgs &a)
 {
     const AppendFrom append{a.table, a.qg, a.kg};
     if constexpr (K::BEAMS)
-        attend_decode<Coded<K>>(WithAppend<AttendDecodeBeamsArgs>{{a.q, a.step, a.rows, a.pages, a.k, a.v, a.owner, a.y, a.partials, a.counters}, append});
+        return {{a.q, a.step, a.rows, a.pages, a.k, a.v, a.owner, a.y, a.partials, a.counters}, append};
     else
-        attend_decode<Coded<K>>(WithAppend<AttendDecodeArgs>{{a.q, a.step, a.rows, a.pages, a.k, a.v, a.y, a.partials, a.counters}, append});
+        return {{a.q, a.step, a.rows, a.pages, a.k, a.v, a.y, a.partials, a.counters}, append};
 }
