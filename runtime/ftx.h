@@ -130,6 +130,12 @@ typedef struct FtxOptions {
 
     size_t queue_requests; /* that may wait; each sample counts as one; at most 65536. 0: four times the sequences */
     size_t queue_tokens;   /* of the prompts that wait; one alone may have more. 0: any number */
+
+    /* A step has so many tokens of prompts that it takes about so many milliseconds, by times that ftx_engine_open
+     * measures (a second or less), and no more steps are enqueued than end in this time. Decoders. At most 60,000; 0: a
+     * step has as many tokens as there is room for. Texts do not depend on it. ftx_engine_step may then return without
+     * an event before the step has ended, so that the caller can submit what has come. */
+    size_t step_ms;
 } FtxOptions;
 
 /* A decoder continues a prompt. An encoder turns a text into vectors. A sequence-to-sequence model (a translator)
@@ -434,7 +440,7 @@ typedef struct FtxEvent {
 } FtxEvent;
 
 /* Opens an engine: memory for FtxModelInfo.sequences requests that run and FtxOptions.queue_requests that wait.
- * options may be NULL; allocator (NULL: the model's), kv_bytes, prefix_cache, overcommit and queue_... are read. On failure *engine is NULL: FTX_ENOMEM, FTX_EDEVICE. The engine keeps the model open. */
+ * options may be NULL; allocator (NULL: the model's), kv_bytes, prefix_cache, overcommit, queue_... and step_ms are read. On failure *engine is NULL: FTX_ENOMEM, FTX_EDEVICE. The engine keeps the model open. */
 FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine **engine, FtxError *err);
 
 /* Adds a request to those that wait. It is copied: its pointers are needed during the call only. *id, if id is not

@@ -65,6 +65,7 @@
 #include "engine/tracing.c"
 #include "engine/submit.c"
 #include "engine/take.c"
+#include "engine/pace.c"
 #include "engine/flight.c"
 #include "engine/engine.c"
 #include "engine/bench.c"

@@ -297,7 +297,8 @@ static FtxStatus step(Engine *e, FtxEvent *events, FtxError *err)
         return s; /* give_up tells all jobs */
     for (size_t i = 0; i < n; i++)
         take_event(e, &events[i]);
-    metrics_step(&e->m->metrics, n);
+    if (n)
+        metrics_step(&e->m->metrics, n);
     return FTX_OK;
 }
 

@@ -26,7 +26,7 @@ enum { MOST_KEYS = 1024, DRAIN_SECONDS = 30, FIRST_FILE = 3 /* of systemd's sock
 typedef struct Options {
     bool help, quiet, keep_reasoning, no_prefix_cache, no_overcommit;
     const char *host, *key_file, *device, *cors, *tools, *grammar_lib;
-    int port, threads, workers, connections, per_address, queue, queue_seconds, ping, drain;
+    int port, threads, workers, connections, per_address, queue, queue_seconds, step_ms, ping, drain;
     uint64_t max_body, queue_tokens, kv_memory, random_weights;
     TextList names;
 } Options;
@@ -44,6 +44,9 @@ static const Option table[] = {
     {"--queue-tokens", 0, OPT_BYTES, "N", "tokens of the prompts that may wait (default 1M)", AT(queue_tokens), 0},
     {"--queue-seconds", 0, OPT_INT, "N", "refuse requests that would probably wait longer (default 60)",
      AT(queue_seconds), 0},
+    {"--step-ms", 0, OPT_INT, "MS",
+     "read so many tokens of prompts in a step that it takes about this long (default 25; 0: as many as fit)",
+     AT(step_ms), 0},
     {"--connections", 0, OPT_INT, "N", "open at once (default 1024)", AT(connections), 0},
     {"--per-address", 0, OPT_INT, "N", "of them from one address (default 1024)", AT(per_address), 0},
     {"--max-body", 0, OPT_BYTES, "8M", "most bytes of a request's body (default 8M)", AT(max_body), 0},
@@ -362,6 +365,7 @@ static int check_options(const Options *o, const TextList *files)
         {"--per-address", o->per_address, 1, 1 << 20},
         {"--queue", o->queue, 0, 1 << 20},
         {"--queue-seconds", o->queue_seconds, 1, 86400},
+        {"--step-ms", o->step_ms, 0, 60000},
         {"--ping", o->ping, 1, 86400},
         {"--drain", o->drain, 0, 86400},
         {"--workers", o->workers, 1, 64},
@@ -402,6 +406,7 @@ static int run_server(Server *s, const Options *o, const TextList *files)
     options.kv_bytes = o->kv_memory;
     options.prefix_cache = !o->no_prefix_cache;
     options.overcommit = !o->no_overcommit;
+    options.step_ms = (size_t)o->step_ms;
     if (o->key_file && !read_keys(s, o->key_file))
         return EXIT_FAILED;
     if (o->grammar_lib && !(s->grammars = grammar_load(o->grammar_lib, error, sizeof error))) {
@@ -433,6 +438,7 @@ int serve(int argc, char **argv)
                  .connections = 1024,
                  .per_address = 1024,
                  .queue_seconds = 60,
+                 .step_ms = 25,
                  .ping = 10,
                  .drain = DRAIN_SECONDS,
                  .max_body = 8 << 20,

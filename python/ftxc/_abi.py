@@ -100,6 +100,7 @@ class FtxOptions(Structure):
         ("overcommit", c_size_t),
         ("queue_requests", c_size_t),
         ("queue_tokens", c_size_t),
+        ("step_ms", c_size_t),
     ]
 
 

@@ -214,6 +214,8 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
         .prefix = o.prefix_cache && f->kind == FTX_MODEL_DECODER, /* a translator's pages depend on its source */
     };
 
+    if (o.step_ms > MOST_STEP_MS)
+        return ftx_fail(err, FTX_EINVAL, "step_ms: expected 0 to %d, found %zu", MOST_STEP_MS, o.step_ms);
     if (o.queue_requests > MOST_WAITING)
         return ftx_fail(err, FTX_EINVAL, "queue_requests: expected 0 to %d, found %zu", MOST_WAITING, o.queue_requests);
     lay_out_engine(&size, f, &sizes);
@@ -235,6 +237,8 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
         grow_begin(e);
     atomic_fetch_add(&model->users, 1);
     s = fill_engine(e, o.kv_bytes, err);
+    if (!s)
+        s = pace_measure(e, o.step_ms, err);
     if (s) {
         ftx_engine_close(e);
         return s;

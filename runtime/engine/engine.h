@@ -20,6 +20,7 @@
 #include "list.h"
 #include "logprobs.h"
 #include "model.h"
+#include "pace.h"
 #include "pages.h"
 #include "queue.h"
 
@@ -28,6 +29,7 @@ struct CpuCall; /* kernels/cpu/cpu.h */
 enum {
     WAITING_PER_SEQUENCE = 4, /* requests that may wait, for each sequence, if the caller does not say */
     MOST_WAITING = 65536,
+    MOST_STEP_MS = 60000,
     MAX_STOPS = 16,          /* stop strings of a request (ftx.h) */
     STOP_BYTES = 256,        /* each */
     MOST_TOP = 20,           /* top_logprobs */
@@ -163,6 +165,7 @@ typedef struct Flight {
     int issued, taken; /* runs enqueued; results read */
     int most;          /* runs after which every row has reached its limit */
     size_t bytes;      /* of IO that it fills */
+    double due;        /* when its last run will probably end, less some time for the host; 0: nobody knows */
     bool pending;      /* the device may be busy: wait before IO is written */
 } Flight;
 
@@ -233,6 +236,7 @@ struct FtxEngine {
     FtxStats stats;  /* the counters; ftx_engine_stats fills in the rest */
     bool overcommit; /* FtxOptions */
     float share;     /* of max_new that a request probably uses (grow.c) */
+    Pace pace;       /* FtxOptions.step_ms */
     uint64_t next_id;
     FtxError dead; /* .status not 0: the device has failed */
 };
@@ -259,7 +263,8 @@ FtxStatus flight_step(FtxEngine *e, Events *v, FtxError *err);
 /* take.c: the oldest run of f that was not read. */
 /* Waits for it. Its tokens are in the requests then, and all that the next run would overwrite has been read. */
 FtxStatus take_land(FtxEngine *e, const Flight *f, FtxError *err);
-bool take_ends(const FtxEngine *e, const Flight *f);                    /* landed: a request ends with it, by id */
+bool take_has_come(const FtxEngine *e, const Flight *f); /* some row has its result: the run is about to land */
+bool take_ends(const FtxEngine *e, const Flight *f);     /* landed: a request ends with it, by id */
 FtxStatus take_tell(FtxEngine *e, Flight *f, Events *v, FtxError *err); /* landed: adds its events */
 
 /* draw.c */
@@ -318,6 +323,9 @@ int grow_room(const FtxEngine *e, const Request *r);       /* tokens that a requ
 /* Gives pages to the requests that grow. Where there are none, *short_of: between flights (may_preempt) some requests
  * wait again. */
 FtxStatus grow_all(FtxEngine *e, bool may_preempt, bool *short_of, FtxError *err);
+
+/* pace.c */
+FtxStatus pace_measure(FtxEngine *e, size_t step_ms, FtxError *err); /* fills e->pace of an idle engine */
 
 /* reuse.c */
 /* Finds the known pages that r's prompt begins with, into r->pages and r->found_pages; returns how many of them are

@@ -13,6 +13,8 @@
  * sources, requests that must be preempted. */
 #include "engine.h"
 
+#include "../base/team.h"
+
 /* The flight may be run once more as it is. */
 static bool goes_on(FtxEngine *e)
 {
@@ -53,14 +55,27 @@ static FtxStatus take_off(FtxEngine *e, Events *v, FtxError *err)
 static int runs_now(FtxEngine *e)
 {
     const Flight *f = &e->flight;
-    const int left = f->most - f->issued, room = e->ahead - (f->issued - f->taken);
+    const int ahead = pace_runs(&e->pace, f->rows, e->ahead);
+    const int left = f->most - f->issued, room = ahead - (f->issued - f->taken);
     const int n = left < room ? left : room;
 
     if (!f->again || (f->issued == 0 && !goes_on(e)))
         return f->issued == 0;
     if (!goes_on(e))
         return 0;
-    return n == left || n >= FTX_CHAIN || e->ahead <= FTX_CHAIN || f->issued == f->taken ? n : 0;
+    return n == left || n >= FTX_CHAIN || ahead <= FTX_CHAIN || f->issued == f->taken ? n : 0;
+}
+
+/* When the runs that are under way have probably ended, less the time that the next flight takes the host. */
+static double due(const FtxEngine *e)
+{
+    const double host = 0.5e-3;
+    const Flight *f = &e->flight;
+    int decode = 0;
+
+    while (decode < f->rows && f->row[decode].count == 1)
+        decode++;
+    return engine_now() + (f->issued - f->taken) * pace_step_us(&e->pace, decode, f->tokens - decode) * 1e-6 - host;
 }
 
 static FtxStatus enqueue_runs(FtxEngine *e, FtxError *err)
@@ -69,6 +84,7 @@ static FtxStatus enqueue_runs(FtxEngine *e, FtxError *err)
     const int n = runs_now(e);
 
     f->issued += n;
+    f->due = e->pace.n ? due(e) : 0.0;
     return n ? e->api->run(e->session, f->program, f->tokens, f->rows, n, err) : FTX_OK;
 }
 
@@ -167,6 +183,21 @@ static FtxStatus change(FtxEngine *e, Events *v, FtxError *err)
     return s ? s : told;
 }
 
+/* What arrives until the last run ends can still have a place in the next flight, so that is composed late. False: it is
+ * too early, and the caller has its turn. */
+static bool is_time(const FtxEngine *e)
+{
+    const double patience = 0.2e-3, until = engine_now() + patience;
+    const Flight *f = &e->flight;
+
+    for (double now = until - patience; now < f->due && !take_has_come(e, f); now = engine_now()) {
+        if (now > until)
+            return false;
+        team_pause();
+    }
+    return true;
+}
+
 FtxStatus flight_step(FtxEngine *e, Events *v, FtxError *err)
 {
     Flight *f = &e->flight;
@@ -180,7 +211,7 @@ FtxStatus flight_step(FtxEngine *e, Events *v, FtxError *err)
     if (s)
         return s;
     if (e->api->asynchronous && f->issued - f->taken == 1 && !goes_on(e) && is_certain(e))
-        return change(e, v, err);
+        return is_time(e) ? change(e, v, err) : FTX_OK;
     s = take_land(e, f, err);
     return s ? s : take_tell(e, f, v, err);
 }

@@ -330,11 +330,13 @@ void schedule_compose(FtxEngine *e)
 {
     Flight *f = &e->flight;
     Row *rows = e->scratch_rows;
-    int n = 0;
+    int n = 0, decode = 0;
 
     start_samples(e);
     list_batch(e);
-    batch_share(e->batch, (int)e->running.n, (int)e->facts->tokens, e->shares);
+    for (uint32_t i = 0; i < e->running.n; i++)
+        decode += e->batch[i].lanes;
+    batch_share(e->batch, (int)e->running.n, pace_tokens(&e->pace, decode, (int)e->facts->tokens), e->shares);
     for (uint32_t i = 0; i < e->running.n; i++) {
         Request *r = e->running.at[i];
         const int lanes = e->batch[i].lanes, count = lanes ? 1 : e->shares[i];

@@ -73,11 +73,16 @@ static int length_of(const Flight *f, int i)
     return f->row[i].from + f->row[i].count + f->taken;
 }
 
+static const FtxOut *out_of(const FtxEngine *e, const Flight *f, int i)
+{
+    return &e->out[(size_t)(length_of(f, i) % FTX_OUT_RING) * e->facts->sequences + (size_t)i];
+}
+
 static FtxStatus land_row(FtxEngine *e, const Flight *f, int i, FtxError *err)
 {
     Request *r = f->row[i].request;
     const int length = length_of(f, i);
-    const FtxOut *from = &e->out[(size_t)(length % FTX_OUT_RING) * e->facts->sequences + (size_t)i];
+    const FtxOut *from = out_of(e, f, i);
     FtxOut *o = &e->landed[i];
     FtxStatus s = await_result(e, f, from, length, err);
 
@@ -118,6 +123,14 @@ FtxStatus take_land(FtxEngine *e, const Flight *f, FtxError *err)
             reuse_landed(e, w->request, w->from + w->count);
     }
     return s;
+}
+
+bool take_has_come(const FtxEngine *e, const Flight *f)
+{
+    for (int i = 0; i < f->rows; i++)
+        if (f->row[i].request && f->row[i].emit)
+            return has_come(out_of(e, f, i), length_of(f, i));
+    return false;
 }
 
 /* Without a token the text ends as at a stop string. */

@@ -34,6 +34,8 @@ typedef struct FakeDevice {
     int32_t token;     /* results have it in place of theirs; 0: theirs */
     FtxStatus trace;   /* of DeviceApi.trace */
     Trace *traced;     /* what it was given last */
+    bool hold;         /* no run ends while it is set; atomic */
+    double time_us;    /* of DeviceApi.time; 0: 100 */
     bool made_up;      /* benchmarks: nobody has written what stands in caches and histories */
     FtxStatus probe;   /* of device_cuda_probe */
     FtxStatus open;    /* of device_cuda.open */

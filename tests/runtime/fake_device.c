@@ -365,6 +365,8 @@ static void do_run(Session *s, const Command *c)
         s->random = s->random * 1664525u + 1013904223u;
         usleep((s->random >> 8) % fake.delay_us);
     }
+    while (__atomic_load_n(&fake.hold, __ATOMIC_RELAXED))
+        usleep(50);
     __atomic_fetch_add(&s->done, 1, __ATOMIC_RELAXED); /* before the results: who reads them may issue the next run */
     if (c->fails) {
         s->failed = true;
@@ -630,7 +632,7 @@ static FtxStatus fake_time(Session *s, uint32_t program, int T, int S, int repea
 
     for (int i = 0; i < repeat && !status; i++) {
         status = run_once(s, program, T, S, err);
-        times[i] = 100.0 + (i * 7) % repeat;
+        times[i] = (fake.time_us > 0.0 ? fake.time_us : 100.0) + (i * 7) % repeat;
     }
     return status;
 }

@@ -1,0 +1,104 @@
+/* pace.c - the token budget of a step from a target time (FtxOptions.step_ms).
+ *
+ * When the engine opens it measures decode steps of 1, 2, 4 ... rows, and one prompt of about the target. A step takes as
+ * long as its decode rows, and a constant more for each token of a prompt (dynamic SplitFuse: a step has decode rows and
+ * parts of prompts; above some hundred tokens its time grows with their number). */
+#include "engine.h"
+
+enum { PACE_CONTEXT = 256, PACE_TEXT = 16 /* tokens of the first prompt that is measured */ };
+
+static double decode_us(const Pace *p, int rows)
+{
+    int i = 0;
+
+    while (i < p->n && p->rows[i] < rows)
+        i++;
+    if (i == p->n) /* beyond the table */
+        return p->decode_us[i - 1] * rows / p->rows[i - 1];
+    if (i == 0)
+        return p->decode_us[0];
+    return p->decode_us[i - 1] +
+           (p->decode_us[i] - p->decode_us[i - 1]) * (rows - p->rows[i - 1]) / (p->rows[i] - p->rows[i - 1]);
+}
+
+double pace_step_us(const Pace *p, int rows, int tokens)
+{
+    return p->n ? (rows ? decode_us(p, rows) : 0.0) + tokens * p->token_us : 0.0;
+}
+
+int pace_tokens(const Pace *p, int rows, int most)
+{
+    double tokens;
+
+    if (!p->n)
+        return most;
+    tokens = (p->target_us - pace_step_us(p, rows, 0)) / p->token_us;
+    tokens = rows + (tokens > PACE_PROMPT ? tokens : PACE_PROMPT);
+    return tokens < most ? (int)tokens : most;
+}
+
+int pace_runs(const Pace *p, int rows, int most)
+{
+    const double runs = p->n ? p->target_us / decode_us(p, rows) : most;
+
+    return runs >= most ? most : runs > 2.0 ? (int)runs : most < 2 ? most : 2;
+}
+
+/* --- the table -------------------------------------------------------------------------------------------- */
+
+/* The least time of a step of `sequences` times `tokens`, in microseconds. */
+static FtxStatus time_of(FtxEngine *e, int sequences, int tokens, int context, double *us, FtxError *err)
+{
+    double median, most;
+
+    return ftx_engine_bench(e, sequences, tokens, context, e->api->asynchronous ? 3 : 1, &median, us, &most, err);
+}
+
+/* Decode steps up to the first that takes longer than the target, or needs more pages than there are. */
+static FtxStatus time_decode(FtxEngine *e, Pace *p, FtxError *err)
+{
+    const int context = (int)e->facts->context / 2 < PACE_CONTEXT ? (int)e->facts->context / 2 : PACE_CONTEXT;
+    const int slots = (int)e->slots < 1024 ? (int)e->slots : 1024;
+
+    for (int rows = 1; p->n < PACE_SIZES; rows = 2 * rows < slots ? 2 * rows : slots) {
+        const FtxStatus s = time_of(e, rows, 1, context, &p->decode_us[p->n], err);
+
+        if (s)
+            return s == FTX_EFULL && p->n ? FTX_OK : s;
+        p->rows[p->n++] = rows;
+        if (rows == slots || p->decode_us[p->n - 1] > p->target_us)
+            return FTX_OK;
+    }
+    return FTX_OK;
+}
+
+static FtxStatus time_prompt(FtxEngine *e, Pace *p, FtxError *err)
+{
+    const int most = (int)(e->facts->tokens < e->facts->context ? e->facts->tokens : e->facts->context);
+    FtxStatus s = FTX_OK;
+    double us = 0.0;
+
+    for (int tokens = PACE_TEXT < most ? PACE_TEXT : most; !s && us < p->target_us;
+         tokens = 2 * tokens < most ? 2 * tokens : most) {
+        s = time_of(e, 1, tokens, 0, &us, err);
+        p->token_us = s ? 0.0 : us / tokens;
+        if (tokens == most)
+            break;
+    }
+    return s;
+}
+
+FtxStatus pace_measure(FtxEngine *e, size_t step_ms, FtxError *err)
+{
+    Pace p = {.target_us = (double)step_ms * 1e3};
+    FtxStatus s;
+
+    if (!step_ms || e->facts->kind != FTX_MODEL_DECODER)
+        return FTX_OK;
+    s = time_decode(e, &p, err);
+    if (!s)
+        s = time_prompt(e, &p, err);
+    if (!s)
+        e->pace = p;
+    return s;
+}
