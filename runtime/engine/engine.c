@@ -45,6 +45,7 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, const EngineSizes 
     to->fair.n = requests;
     to->fair.at = carve(c, requests, sizeof *to->fair.at);
     to->queued = carve(c, requests, sizeof *to->queued);
+    to->queue_heap = carve(c, requests, sizeof *to->queue_heap);
     to->queue = carve(c, requests, sizeof *to->queue);
     to->pages_of_sequence = pages;
     to->request = carve(c, requests, sizeof *to->request);

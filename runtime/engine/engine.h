@@ -198,8 +198,9 @@ struct FtxEngine {
     uint32_t requests, most_waiting;
     uint64_t most_waiting_tokens; /* 0: any number */
     Fair fair;
-    QueueItem *queue; /* [requests]: while choosing the next request */
-    uint32_t *queued; /* [requests]: indices of these items in `waiting` */
+    QueueItem *queue;     /* [requests]: while choosing the next request */
+    uint32_t *queued;     /* [requests]: indices of these items in `waiting` */
+    uint32_t *queue_heap; /* [requests] */
     RequestList waiting, running, ending;
     RequestList unused; /* a stack, so that memory that was touched before is used first */
     int32_t *free_slot; /* [slots]: a stack */

@@ -1,4 +1,6 @@
-/* queue.c - the order of waiting requests, and how far a small one may pass those that do not fit. */
+/* queue.c - the order of waiting requests, and how far a small one may pass those that do not fit.
+ *
+ * Mostly one of the first fits, so a heap is made and not the whole order. */
 #include "queue.h"
 
 static bool is_before(const QueueItem *item, uint32_t a, uint32_t b)
@@ -12,22 +14,32 @@ static bool is_before(const QueueItem *item, uint32_t a, uint32_t b)
     return a < b;
 }
 
-/* The item that stands behind `last` in the queue; last n: the first. n: there is none. */
-static uint32_t item_behind(const QueueItem *item, uint32_t n, uint32_t last)
+/* Moves heap[at] down until none of those below it comes before it. */
+static void sink(const QueueItem *item, uint32_t *heap, uint32_t n, uint32_t at)
 {
-    uint32_t best = n;
+    const uint32_t i = heap[at];
 
-    for (uint32_t i = 0; i < n; i++)
-        if (i != last && (last == n || is_before(item, last, i)) && (best == n || is_before(item, i, best)))
-            best = i;
-    return best;
+    for (uint32_t below; (below = 2 * at + 1) < n; at = below) {
+        if (below + 1 < n && is_before(item, heap[below + 1], heap[below]))
+            below++;
+        if (!is_before(item, heap[below], i))
+            break;
+        heap[at] = heap[below];
+    }
+    heap[at] = i;
 }
 
-uint32_t queue_next(const QueueItem *item, uint32_t n, QueueFit (*fit)(void *user, uint32_t i), void *user,
-                    uint32_t *too_large, uint32_t *n_too_large)
+uint32_t queue_next(const QueueItem *item, uint32_t n, uint32_t *heap, QueueFit (*fit)(void *user, uint32_t i),
+                    void *user, uint32_t *too_large, uint32_t *n_too_large)
 {
     *n_too_large = 0;
-    for (uint32_t i = item_behind(item, n, n); i < n; i = item_behind(item, n, i))
+    for (uint32_t i = 0; i < n; i++)
+        heap[i] = i;
+    for (uint32_t i = n / 2; i-- > 0;)
+        sink(item, heap, n, i);
+    for (uint32_t left = n; left;) {
+        const uint32_t i = heap[0];
+
         switch (fit(user, i)) {
         case QUEUE_FITS: return i;
         case QUEUE_LATER: break;
@@ -36,5 +48,8 @@ uint32_t queue_next(const QueueItem *item, uint32_t n, QueueFit (*fit)(void *use
                 return n;
             too_large[(*n_too_large)++] = i;
         }
+        heap[0] = heap[--left];
+        sink(item, heap, left, 0);
+    }
     return n;
 }

@@ -21,9 +21,9 @@ typedef struct QueueItem {
 /* Whether a request can run now. LATER: it could, but waits for what another computes for it; it may be passed. */
 typedef enum QueueFit { QUEUE_FITS, QUEUE_LATER, QUEUE_TOO_LARGE } QueueFit;
 
-/* The index of the item that runs next; n: none. too_large[*n_too_large], at most QUEUE_MOST_PASSED: those that it
+/* The index of the item that runs next; n: none. heap: room for n numbers. too_large[*n_too_large], at most QUEUE_MOST_PASSED: those that it
  * passes. `fit` is called in the order of the queue. */
-uint32_t queue_next(const QueueItem *item, uint32_t n, QueueFit (*fit)(void *user, uint32_t i), void *user,
-                    uint32_t *too_large, uint32_t *n_too_large);
+uint32_t queue_next(const QueueItem *item, uint32_t n, uint32_t *heap, QueueFit (*fit)(void *user, uint32_t i),
+                    void *user, uint32_t *too_large, uint32_t *n_too_large);
 
 #endif

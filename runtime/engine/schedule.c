@@ -115,7 +115,7 @@ static uint32_t next_to_admit(FtxEngine *e, bool passed)
         return e->waiting.n;
     a.reserve = grow_reserve(e);
     n = list_queue(e);
-    next = queue_next(e->queue, n, fits_now, &a, too_large, &n_too_large);
+    next = queue_next(e->queue, n, e->queue_heap, fits_now, &a, too_large, &n_too_large);
     if (next == n)
         return e->waiting.n;
     for (uint32_t i = 0; i < n_too_large && passed; i++)

@@ -80,7 +80,7 @@ static void test_order(void **state)
     (void)state;
     for (dice_state = 1; dice_state <= SEEDS; dice_state++) {
         const uint64_t seed = dice_state;
-        uint32_t a[QUEUE_MOST_PASSED + 1] = {0}, b[QUEUE_MOST_PASSED + 1] = {0}, n_a, n_b, next;
+        uint32_t a[QUEUE_MOST_PASSED + 1] = {0}, b[QUEUE_MOST_PASSED + 1] = {0}, heap[MOST], n_a, n_b, next;
         const uint32_t small = 1 + dice(6);
         Waiting w = {.n = dice(MOST)};
 
@@ -90,7 +90,7 @@ static void test_order(void **state)
             w.fit[i] = dice(small) ? QUEUE_TOO_LARGE : dice(4) ? QUEUE_FITS : QUEUE_LATER;
         }
         next = plain_next(&w, b, &n_b);
-        assert_int_equal(queue_next(w.item, w.n, fit_of, &w, a, &n_a), next);
+        assert_int_equal(queue_next(w.item, w.n, heap, fit_of, &w, a, &n_a), next);
         assert_int_equal(n_a, n_b);
         assert_memory_equal(a, b, n_a * sizeof *a);
         found += next < w.n;
@@ -104,18 +104,18 @@ static void test_order(void **state)
 static void test_passed(void **state)
 {
     Waiting w = {.item = {{.priority = 0}, {.priority = 1}}, .fit = {QUEUE_TOO_LARGE, QUEUE_FITS}, .n = 2};
-    uint32_t too_large[QUEUE_MOST_PASSED], n;
+    uint32_t too_large[QUEUE_MOST_PASSED], heap[2], n;
     int passed = 0;
 
     (void)state;
-    while (queue_next(w.item, w.n, fit_of, &w, too_large, &n) == 1) {
+    while (queue_next(w.item, w.n, heap, fit_of, &w, too_large, &n) == 1) {
         assert_int_equal(n, 1);
         w.item[too_large[0]].passed++;
         passed++;
     }
     assert_int_equal(passed, QUEUE_MOST_TIMES);
     w.fit[0] = QUEUE_FITS;
-    assert_int_equal(queue_next(w.item, w.n, fit_of, &w, too_large, &n), 0);
+    assert_int_equal(queue_next(w.item, w.n, heap, fit_of, &w, too_large, &n), 0);
 }
 
 /* --- keys ------------------------------------------------------------------------------------------------- */
