@@ -297,6 +297,14 @@ static bool refuse_others(const Completion *c, Fault *f)
     return true;
 }
 
+static bool read_priority(const Server *s, const Completion *c, Fault *f)
+{
+    const json_t *v = body_field(c->root, "priority");
+
+    return s->client_priority || !v || (json_is_number(v) && json_number_value(v) == 0.0) ||
+           fault(f, "priority", "This server lets no client choose its priority (--client-priority)");
+}
+
 /* The grammar that texts must follow. */
 static bool read_grammar(Completion *c, Fault *f)
 {
@@ -311,9 +319,14 @@ static bool read_grammar(Completion *c, Fault *f)
 static bool mask_tokens(void *user, int sample, const int32_t *ids, size_t count, uint32_t *bits)
 {
     const Part *p = user;
+    const Completion *c = p->all;
+    const char *why;
+    const bool goes_on =
+        matcher_mask(c->choices[p->number * c->n + sample - p->job.request.sample].matcher, ids, count, bits, &why);
 
-    return matcher_mask(p->all->choices[p->number * p->all->n + sample - p->job.request.sample].matcher, ids, count,
-                        bits);
+    if (why) /* the text ends with what there is: the client cannot tell */
+        command_print("%s the grammar has failed after %zu tokens: %.300s\n", c->x->id, count, why);
+    return goes_on;
 }
 
 /* A matcher for each choice. */
@@ -458,7 +471,7 @@ static bool complete(Server *s, Exchange *x, json_t *root, bool chat, bool respo
     c->m = server_model(s, root, f);
     if (c->m && c->m->info.kind == FTX_MODEL_ENCODER)
         fault(f, "model", "`%.100s` is an encoder: it has /v1/embeddings or /v1/score", c->m->name);
-    else if (c->m && read_flags(c, f) && refuse_others(c, f) && read_grammar(c, f) &&
+    else if (c->m && read_flags(c, f) && refuse_others(c, f) && read_priority(s, c, f) && read_grammar(c, f) &&
              (chat || body_bool(root, "echo", &c->echo, f)) && read_logprobs(c, f)) {
         bool read;
 

@@ -289,13 +289,20 @@ void matcher_close(Matcher *m)
     free(m);
 }
 
-bool matcher_mask(Matcher *m, const int32_t *ids, size_t count, uint32_t *bits)
+bool matcher_mask(Matcher *m, const int32_t *ids, size_t count, uint32_t *bits, const char **why)
 {
     const GrammarLibrary *l = m->v->l;
     const size_t n = count - m->consumed;
+    bool fails = n && l->matcher_consume_tokens(m->matcher, (const uint32_t *)ids + m->consumed, n);
 
-    if (n && l->matcher_consume_tokens(m->matcher, (const uint32_t *)ids + m->consumed, n))
-        return false;
+    *why = NULL;
     m->consumed = count;
-    return !l->matcher_is_stopped(m->matcher) && l->matcher_compute_mask_into(m->matcher, bits, m->v->mask_bytes) == 0;
+    if (!fails && l->matcher_is_stopped(m->matcher))
+        return false;
+    fails = fails || l->matcher_compute_mask_into(m->matcher, bits, m->v->mask_bytes);
+    if (fails) {
+        *why = l->matcher_get_error(m->matcher);
+        *why = *why ? *why : "no reason is given";
+    }
+    return !fails;
 }

@@ -28,7 +28,7 @@ void grammar_free(Grammar *g);
 /* A matcher of a new text. NULL: the grammar is wrong, and f says where. */
 Matcher *matcher_open(const Vocabulary *v, const Grammar *g, Fault *f);
 void matcher_close(Matcher *m); /* NULL is allowed */
-/* FtxRequest.mask for one text: ids are all its new tokens. */
-bool matcher_mask(Matcher *m, const int32_t *ids, size_t count, uint32_t *bits);
+/* FtxRequest.mask for one text: ids are all its new tokens. *why: of a library that has failed; else NULL. */
+bool matcher_mask(Matcher *m, const int32_t *ids, size_t count, uint32_t *bits, const char **why);
 
 #endif

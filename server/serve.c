@@ -24,7 +24,7 @@
 enum { MOST_KEYS = 1024, DRAIN_SECONDS = 30, FIRST_FILE = 3 /* of systemd's sockets */ };
 
 typedef struct Options {
-    bool help, quiet, keep_reasoning, no_prefix_cache, no_overcommit;
+    bool help, quiet, keep_reasoning, client_priority, no_prefix_cache, no_overcommit;
     const char *host, *key_file, *device, *cors, *tools, *grammar_lib;
     int port, threads, workers, connections, per_address, queue, queue_seconds, step_ms, ping, drain;
     uint64_t max_body, queue_tokens, kv_memory, random_weights;
@@ -44,6 +44,8 @@ static const Option table[] = {
     {"--queue-tokens", 0, OPT_BYTES, "N", "tokens of the prompts that may wait (default 1M)", AT(queue_tokens), 0},
     {"--queue-seconds", 0, OPT_INT, "N", "refuse requests that would probably wait longer (default 60)",
      AT(queue_seconds), 0},
+    {"--client-priority", 0, OPT_FLAG, NULL, "requests may have a priority: clients decide who comes first",
+     AT(client_priority), 0},
     {"--step-ms", 0, OPT_INT, "MS",
      "read so many tokens of prompts in a step that it takes about this long (default 25; 0: as many as fit)",
      AT(step_ms), 0},
@@ -462,6 +464,7 @@ int serve(int argc, char **argv)
     s.quiet = o.quiet;
     s.cors = o.cors;
     s.keep_reasoning = o.keep_reasoning;
+    s.client_priority = o.client_priority;
     s.drain_seconds = o.drain;
     code = run_server(&s, &o, &files);
     if (s.workers)

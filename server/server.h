@@ -20,6 +20,7 @@ typedef struct Server {
     ToolStyle tools;                       /* NONE: as the model's vocabulary suggests */
     const struct GrammarLibrary *grammars; /* NULL: none */
     bool keep_reasoning;                   /* what stands in <think> stays in the text */
+    bool client_priority;                  /* requests may have a priority */
     const char *cors;                      /* NULL: no header */
     char header[300];                      /* lines of every answer */
     bool quiet;

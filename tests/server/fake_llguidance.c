@@ -124,6 +124,9 @@ int32_t llg_matcher_compute_mask_into(Matcher *m, uint32_t *mask, size_t bytes)
     size_t offset = 0;
 
     memset(mask, 0, bytes);
+    m->wrong = m->text[m->at] == '?'; /* a grammar that fails in the middle of a text */
+    if (m->wrong)
+        return -1;
     for (uint32_t i = 0; i < m->t->vocab; offset += m->t->length[i++])
         if (m->text[m->at] ? fits(m, i, offset) : i == m->t->eos)
             mask[i / 32] |= 1u << i % 32;

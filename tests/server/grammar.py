@@ -48,6 +48,8 @@ spelt = writes("a<|end_of_text|>b", structured_outputs={"regex": "a<|end_of_text
 check(1 not in spelt[0]["token_ids"][:-1], "the text of a special token is spelt")
 events = server.ask("POST", PATH, dict(PLAIN, stream=True, logprobs=1, response_format={"type": "json_object"})).events()
 check("".join(c["text"] for e in events[:-1] for c in e["choices"]) == '{"a": 1}', "a stream")
+writes("The ki", structured_outputs={"regex": "The ki?ng"})
+check(server.said().count("the grammar has failed after ") == 1 and "tokens: it is bad" in server.said(), server.said())
 for why, field in {
     "it is bad": {"guided_regex": "bad"}, "another grammar": {"guided_regex": "a", "response_format": {"type": "json_object"}},
     "expected a JSON schema": form(5), "expected text, json_object or json_schema": {"response_format": {"type": "xml"}},

@@ -4,7 +4,15 @@ import threading
 from client import Server, check, compile_model, request
 
 PATH = "/v1/completions"
-server = Server(compile_model("narrow", "-D", "limits.sequences=2", "-D", "limits.tokens=8"), "--queue", "12")
+narrow = compile_model("narrow", "-D", "limits.sequences=2", "-D", "limits.tokens=8")
+server = Server(narrow)
+for priority in (0, None, 0.0):
+    check(server.post(PATH, prompt="The king", max_tokens=1, priority=priority).status == 200, "no priority")
+for priority in (1, -1, "1"):
+    a = server.post(PATH, prompt="The king", max_tokens=1, priority=priority)
+    check(a.status == 400 and "--client-priority" in a.error()["message"] and a.error()["param"] == "priority", a.text)
+server.stop()
+server = Server(narrow, "--queue", "12", "--client-priority")
 SHORT = {"prompt": "The king", "max_tokens": 24, "temperature": 0}
 answers = []
 threads = [threading.Thread(target=lambda: answers.append(server.ask("POST", PATH, SHORT))) for _ in range(40)]

@@ -31,7 +31,7 @@ with open(keys, "w") as f:
     f.write("# keys\nfirst-key\n\nsecond-key  \n")
 server = Server(compile_model("fable", "-D", "tokenizer=" + chat_folder()), compile_model("verse", spec="specs/verse.lua"),
                 compile_model("bert", "-D", "tokenizer=tests/tokenizer/small/wordpiece.json", spec="tests/models/tiny-bert"),
-                "--api-key-file", keys, "--name", "tales", "--name", "translator", "--name", "encoder", "--cors", "https://example.org")
+                "--api-key-file", keys, "--client-priority", "--name", "tales", "--name", "translator", "--name", "encoder", "--cors", "https://example.org")
 KEY = "Authorization: Bearer second-key\r\n"
 found = ""
 
