@@ -181,8 +181,10 @@ static bool apply(const char *config, const char *tensors, Diag *d)
                               name, type, shape, bytes, bytes + elements);
         at += strcspn(at, "=;");
         for (size_t i = 0; *at == '=' || *at == ','; i++) {
-            const int64_t number = strtoll(at + 1, (char **)(uintptr_t)&at, 10);
+            char *end;
+            const int64_t number = strtoll(at + 1, &end, 10);
 
+            at = end;
             assert_true(bytes + 8 * i + 8 <= sizeof data);
             memcpy(data + bytes + 8 * i, &number, 8);
         }
