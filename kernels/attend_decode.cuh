@@ -309,8 +309,9 @@ __device__ void attend_decode(const DecodeArgs<K> &a)
     const int first_unit = unit[0], last_unit = unit[1];
     const bool whole = D::JOIN > 1 && unit[2], joined = D::JOIN == 1 || whole; // partial results are of groups
     if (first_unit == last_unit) {
-        wait_for_previous(); // a block that exits without waiting would let later kernels start early
-        return;
+        if (blockIdx.x == 0)
+            wait_for_previous(); // one block that waits is enough: the next kernel waits for all blocks of this one
+        return;                  // the others leave their places to the next kernel's blocks
     }
 
     TileLoader<K> loader;
