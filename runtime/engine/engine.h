@@ -264,8 +264,9 @@ FtxStatus flight_step(FtxEngine *e, Events *v, FtxError *err);
 /* take.c: the oldest run of f that was not read. */
 /* Waits for it. Its tokens are in the requests then, and all that the next run would overwrite has been read. */
 FtxStatus take_land(FtxEngine *e, const Flight *f, FtxError *err);
-bool take_has_come(const FtxEngine *e, const Flight *f); /* some row has its result: the run is about to land */
-bool take_ends(const FtxEngine *e, const Flight *f);     /* landed: a request ends with it, by id */
+/* A row has its result, so the run is about to land; also where no row gets one, because then nobody can tell. */
+bool take_has_come(const FtxEngine *e, const Flight *f);
+bool take_ends(const FtxEngine *e, const Flight *f);                    /* landed: a request ends with it, by id */
 FtxStatus take_tell(FtxEngine *e, Flight *f, Events *v, FtxError *err); /* landed: adds its events */
 
 /* draw.c */

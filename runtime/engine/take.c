@@ -130,7 +130,7 @@ bool take_has_come(const FtxEngine *e, const Flight *f)
     for (int i = 0; i < f->rows; i++)
         if (f->row[i].request && f->row[i].emit)
             return has_come(out_of(e, f, i), length_of(f, i));
-    return false;
+    return true;
 }
 
 /* Without a token the text ends as at a stop string. */
