@@ -1,8 +1,8 @@
 /* pace.c - the token budget of a step from a target time (FtxOptions.step_ms).
  *
- * When the engine opens it measures decode steps of 1, 2, 4 ... rows, and one prompt of about the target. A step takes as
- * long as its decode rows, and a constant more for each token of a prompt (dynamic SplitFuse: a step has decode rows and
- * parts of prompts; above some hundred tokens its time grows with their number). */
+ * When the engine opens it measures decode steps of 1, 2, 4 ... rows, and prompts of 16, 32, 64 ... tokens. A step takes as
+ * long as its decode rows (one, if there is none), a constant more if it has parts of prompts, and a constant for each
+ * token of these. */
 #include "engine.h"
 
 enum { PACE_CONTEXT = 256, PACE_TEXT = 16 /* tokens of the first prompt that is measured */ };
@@ -23,17 +23,20 @@ static double decode_us(const Pace *p, int rows)
 
 double pace_step_us(const Pace *p, int rows, int tokens)
 {
-    return p->n ? (rows ? decode_us(p, rows) : 0.0) + tokens * p->token_us : 0.0;
+    if (!p->n)
+        return 0.0;
+    return decode_us(p, rows ? rows : 1) + (tokens ? p->prompt_us + tokens * p->token_us : 0.0);
 }
 
 int pace_tokens(const Pace *p, int rows, int most)
 {
+    const double least = most / PACE_LEAST;
     double tokens;
 
     if (!p->n)
         return most;
-    tokens = (p->target_us - pace_step_us(p, rows, 0)) / p->token_us;
-    tokens = rows + (tokens > PACE_PROMPT ? tokens : PACE_PROMPT);
+    tokens = (p->target_us - decode_us(p, rows ? rows : 1) - p->prompt_us) / p->token_us;
+    tokens = rows + (tokens > least ? tokens : least > 1.0 ? least : 1.0);
     return tokens < most ? (int)tokens : most;
 }
 
@@ -72,20 +75,26 @@ static FtxStatus time_decode(FtxEngine *e, Pace *p, FtxError *err)
     return FTX_OK;
 }
 
+/* Prompts of 16, 32, 64 ... tokens: the first takes a constant time more than a decode step, the others something for each
+ * token. The last one takes so much longer than the target that the constant does not count. */
 static FtxStatus time_prompt(FtxEngine *e, Pace *p, FtxError *err)
 {
     const int most = (int)(e->facts->tokens < e->facts->context ? e->facts->tokens : e->facts->context);
-    FtxStatus s = FTX_OK;
-    double us = 0.0;
+    const int first = PACE_TEXT < most ? PACE_TEXT : most;
+    double first_us, us;
+    FtxStatus s = time_of(e, 1, first, 0, &us, err);
+    int tokens = first;
 
-    for (int tokens = PACE_TEXT < most ? PACE_TEXT : most; !s && us < p->target_us;
-         tokens = 2 * tokens < most ? 2 * tokens : most) {
+    for (first_us = us; !s && tokens < most && us < first_us + p->target_us;) {
+        tokens = 2 * tokens < most ? 2 * tokens : most;
         s = time_of(e, 1, tokens, 0, &us, err);
-        p->token_us = s ? 0.0 : us / tokens;
-        if (tokens == most)
-            break;
     }
-    return s;
+    if (s)
+        return s;
+    p->token_us = tokens > first && us > first_us ? (us - first_us) / (tokens - first) : us / tokens;
+    p->prompt_us = first_us - first * p->token_us - p->decode_us[0];
+    p->prompt_us = p->prompt_us > 0.0 ? p->prompt_us : 0.0;
+    return FTX_OK;
 }
 
 FtxStatus pace_measure(FtxEngine *e, size_t step_ms, FtxError *err)
@@ -101,8 +110,10 @@ FtxStatus pace_measure(FtxEngine *e, size_t step_ms, FtxError *err)
     if (s)
         return s;
     e->pace = p;
-    model_log(e->model, 0,
-              "steps of %zu ms: a row that decodes takes %.2f ms, %d take %.2f ms; a token of a prompt %.4f ms",
-              step_ms, p.decode_us[0] * 1e-3, p.rows[p.n - 1], p.decode_us[p.n - 1] * 1e-3, p.token_us * 1e-3);
+    model_log(
+        e->model, 0,
+        "steps of %zu ms: a row that decodes takes %.2f ms, %d take %.2f ms; a prompt %.2f ms more and %.4f ms a token",
+        step_ms, p.decode_us[0] * 1e-3, p.rows[p.n - 1], p.decode_us[p.n - 1] * 1e-3, p.prompt_us * 1e-3,
+        p.token_us * 1e-3);
     return FTX_OK;
 }

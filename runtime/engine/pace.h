@@ -3,13 +3,14 @@
 #define FTX_PACE_H
 
 enum {
-    PACE_SIZES = 20,  /* entries of the table */
-    PACE_PROMPT = 32, /* tokens of prompts that a step has in any case: they must not starve */
+    PACE_SIZES = 20, /* entries of the table */
+    PACE_LEAST = 8,  /* a step has room for an eighth of its most tokens of prompts in any case: they must not starve */
 };
 
 typedef struct Pace {
     double target_us;             /* of a step; 0: none, the table is empty */
-    double token_us;              /* a token of a prompt adds this to a step */
+    double token_us;              /* a token of a prompt adds this to a step, */
+    double prompt_us;             /* and any part of a prompt this */
     double decode_us[PACE_SIZES]; /* a step in which so many rows decode: */
     int rows[PACE_SIZES];         /* ascending */
     int n;

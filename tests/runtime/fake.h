@@ -27,18 +27,19 @@ typedef struct FakeSizes {
 /* What the device does wrong, and what it has seen; set and read between calls. */
 typedef struct FakeDevice {
     bool asynchronous;
-    unsigned delay_us; /* of a run at most, random */
-    int fail_at;       /* run number that fails; 0: none */
-    bool fail_late;    /* the failure shows in wait, not in run */
-    bool lose_results; /* runs leave OUT alone */
-    int32_t token;     /* results have it in place of theirs; 0: theirs */
-    FtxStatus trace;   /* of DeviceApi.trace */
-    Trace *traced;     /* what it was given last */
-    bool hold;         /* no run ends while it is set; atomic */
-    double time_us;    /* of DeviceApi.time; 0: 100 */
-    bool made_up;      /* benchmarks: nobody has written what stands in caches and histories */
-    FtxStatus probe;   /* of device_cuda_probe */
-    FtxStatus open;    /* of device_cuda.open */
+    unsigned delay_us;          /* of a run at most, random */
+    int fail_at;                /* run number that fails; 0: none */
+    bool fail_late;             /* the failure shows in wait, not in run */
+    bool lose_results;          /* runs leave OUT alone */
+    int32_t token;              /* results have it in place of theirs; 0: theirs */
+    FtxStatus trace;            /* of DeviceApi.trace */
+    Trace *traced;              /* what it was given last */
+    bool hold;                  /* no run ends while it is set; atomic */
+    double time_us;             /* of DeviceApi.time, of a decode step; 0: 100 */
+    double prompt_us, token_us; /* what other steps take more, once and for each token */
+    bool made_up;               /* benchmarks: nobody has written what stands in caches and histories */
+    FtxStatus probe;            /* of device_cuda_probe */
+    FtxStatus open;             /* of device_cuda.open */
     int opens, closes, sessions;
     int runs, decode_runs, uploads, most_ahead;
     size_t uploaded; /* bytes of the last upload */

@@ -632,7 +632,8 @@ static FtxStatus fake_time(Session *s, uint32_t program, int T, int S, int repea
 
     for (int i = 0; i < repeat && !status; i++) {
         status = run_once(s, program, T, S, err);
-        times[i] = (fake.time_us > 0.0 ? fake.time_us : 100.0) + (i * 7) % repeat;
+        times[i] = (fake.time_us > 0.0 ? fake.time_us : 100.0) + (i * 7) % repeat +
+                   (T > S ? fake.prompt_us + T * fake.token_us : 0.0);
     }
     return status;
 }

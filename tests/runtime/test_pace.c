@@ -7,22 +7,26 @@ static void test_table(void **state)
     const Pace none = {0};
     const Pace p = {.target_us = 25000.0,
                     .token_us = 20.0,
+                    .prompt_us = 1000.0,
                     .rows = {1, 2, 4, 8},
                     .decode_us = {4000.0, 4100.0, 4300.0, 5000.0},
                     .n = 4};
 
     (void)state;
-    assert_true(pace_step_us(&p, 0, 100) == 2000.0);
+    assert_true(pace_step_us(&p, 0, 100) == 7000.0);
     assert_true(pace_step_us(&p, 1, 0) == 4000.0);
-    assert_true(pace_step_us(&p, 2, 100) == 6100.0);
+    assert_true(pace_step_us(&p, 2, 100) == 7100.0);
     assert_true(pace_step_us(&p, 3, 0) == 4200.0);
     assert_true(pace_step_us(&p, 16, 0) == 10000.0); /* beyond the table */
     assert_true(pace_step_us(&none, 5, 5) == 0.0);
-    assert_int_equal(pace_tokens(&p, 0, 2048), 1250);
-    assert_int_equal(pace_tokens(&p, 8, 2048), 8 + 1000);
+    assert_int_equal(pace_tokens(&p, 0, 2048), 1000);
+    assert_int_equal(pace_tokens(&p, 8, 2048), 8 + 950);
     assert_int_equal(pace_tokens(&p, 8, 500), 500);
-    assert_int_equal(pace_tokens(&p, 64, 2048), 64 + PACE_PROMPT); /* decoding alone takes longer */
-    assert_int_equal(pace_tokens(&p, 64, 80), 80);
+    assert_int_equal(pace_tokens(&p, 64, 2048), 64 + 256); /* decoding alone takes longer */
+    assert_int_equal(pace_tokens(&p, 64, 72), 72);
+    assert_int_equal(pace_tokens(&p, 64, 80), 74);
+    assert_int_equal(pace_tokens(&p, 0, 4), 4);
+    assert_int_equal(pace_tokens(&p, 64, 4), 4);
     assert_int_equal(pace_tokens(&none, 8, 500), 500);
     assert_int_equal(pace_runs(&p, 1, 7), 6);
     assert_int_equal(pace_runs(&p, 1, 3), 3);
@@ -56,16 +60,20 @@ static void test_measured(void **state)
     assert_int_equal(b.engine->pace.n, 3);
     assert_int_equal(b.engine->pace.rows[2], 4);
     assert_true(b.engine->pace.decode_us[2] == 100.0);
-    assert_true(b.engine->pace.token_us == 5.0); /* of 20 tokens, the most of a step */
+    assert_true(b.engine->pace.token_us == 5.0); /* as if all were alike: 20 tokens take no longer than 16 */
+    assert_true(b.engine->pace.prompt_us == 0.0);
     assert_int_equal(b.engine->pages.n, b.engine->pages.all);
     close_bed(&b);
 
     reset_fake(true, 0);
     fake.made_up = true;
-    fake.time_us = 1600.0; /* beyond the target: no larger step is timed */
+    fake.time_us = 1600.0; /* beyond the target: no larger decode step is timed */
+    fake.token_us = 50.0;
+    fake.prompt_us = 300.0;
     assert_int_equal(open_paced(&b, &sizes, 1, &err), FTX_OK);
     assert_int_equal(b.engine->pace.n, 1);
-    assert_true(b.engine->pace.token_us == 100.0); /* of 16 tokens */
+    assert_true(b.engine->pace.token_us == 50.0);
+    assert_true(b.engine->pace.prompt_us == 300.0);
     close_bed(&b);
 
     reset_fake(true, 0);
@@ -137,11 +145,12 @@ static void test_ahead(void **state)
     close_bed(&b);
 }
 
-/* What comes while a run goes on has a place in the next flight, though the engine was asked for a step before. */
+/* What comes while a run goes on has a place in the next flight, though the engine was asked for a step before. Steps
+ * that give no token are not waited for. */
 static void test_late(void **state)
 {
     FakeSizes sizes = fake_sizes();
-    Job job[2];
+    Job job[3];
     Bed b;
 
     (void)state;
@@ -149,8 +158,8 @@ static void test_late(void **state)
     reset_fake(true, 0);
     open_bed(&b, &sizes);
     b.engine->pace = (Pace){.target_us = 1e9, .token_us = 1e9, .rows = {1}, .decode_us = {1e9}, .n = 1};
-    for (int i = 0; i < 2; i++) {
-        make_job(&job[i], 2, (uint64_t)i);
+    for (int i = 0; i < 3; i++) {
+        make_job(&job[i], i < 2 ? 2 : 12, (uint64_t)i);
         job[i].request.max_new = 4;
         expect(&b, &job[i]);
     }
@@ -167,7 +176,9 @@ static void test_late(void **state)
     assert_int_equal(job[0].n_got, 1);
     assert_int_equal(fake.rows[1], 2);
     run(&b);
-    for (int i = 0; i < 2; i++)
+    submit(&b, &job[2]); /* two tokens a step */
+    run(&b);
+    for (int i = 0; i < 3; i++)
         compare(&job[i]);
     close_bed(&b);
 }
