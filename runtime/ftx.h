@@ -512,6 +512,9 @@ const float *ftx_engine_logits(const FtxEngine *engine, uint64_t id);
 /* Log-probabilities of a text under a decoder: logprobs[i] = log p(ids[i + 1] | ids[0 .. i]) of the raw logits, n - 1
  * of them. n: 2 to the context. FTX_EINVAL: an id is wrong, or a request waits or runs. */
 FtxStatus ftx_engine_score(FtxEngine *engine, const int32_t *ids, size_t n, float *logprobs, FtxError *err);
+/* The same with the raw logits behind ids[0 .. i] in logits[i]: [n - 1][vocab]. */
+FtxStatus ftx_engine_score_logits(FtxEngine *engine, const int32_t *ids, size_t n, float *logprobs, float *logits,
+                                  FtxError *err);
 
 /* Texts for an encoder:
  *

@@ -346,6 +346,7 @@ FUNCTIONS = {  # name: (result, [arguments])
     "ftx_engine_hypotheses": (POINTER(FtxHypothesis), [c_void_p, c_uint64, POINTER(c_size_t)]),
     "ftx_engine_logits": (POINTER(c_float), [c_void_p, c_uint64]),
     "ftx_engine_score": (c_int, [c_void_p, POINTER(c_int32), c_size_t, POINTER(c_float), POINTER(FtxError)]),
+    "ftx_engine_score_logits": (c_int, [c_void_p, POINTER(c_int32), c_size_t, POINTER(c_float), POINTER(c_float), POINTER(FtxError)]),
     "ftx_engine_encode": (c_int, [c_void_p, POINTER(FtxEncode), POINTER(FtxError)]),
     "ftx_engine_profile": (c_int, [c_void_p, c_bool, POINTER(POINTER(FtxProfile)), POINTER(c_size_t), POINTER(FtxError)]),
     "ftx_engine_bench": (c_int, [c_void_p, c_int, c_int, c_int, c_int, POINTER(c_double), POINTER(c_double), POINTER(c_double), POINTER(FtxError)]),

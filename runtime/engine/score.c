@@ -1,4 +1,4 @@
-/* score.c - log-probabilities of a given text: ftx_engine_score, FtxRequest.prompt_logprobs.
+/* score.c - log-probabilities of a given text: ftx_engine_score, its form with logits, FtxRequest.prompt_logprobs.
  *
  * The text's tokens are fed as rows of one token each, all of one slot. A step appends all keys and values before
  * its attention, and each row sees the cache up to its own position, so rows of one sequence may stand side by side.
@@ -51,8 +51,9 @@ static FtxStatus run_rows(FtxEngine *e, int rows, int tokens, FtxError *err)
 }
 
 /* Runs tokens [at, at + rows) in one step and takes the log-probabilities of the tokens after them: logprobs[rows], and
- * top[rows][MOST_TOP], of which r->top are written. */
-static FtxStatus score_rows(FtxEngine *e, Request *r, int at, int rows, float *logprobs, FtxTop *top, FtxError *err)
+ * top[rows][MOST_TOP], of which r->top are written. logits [rows][vocab], or NULL. */
+static FtxStatus score_rows(FtxEngine *e, Request *r, int at, int rows, float *logprobs, FtxTop *top, float *logits,
+                            FtxError *err)
 {
     const size_t bytes = (size_t)e->facts->vocab * sizeof *e->draw.row;
     Flight *f = &e->flight;
@@ -68,6 +69,8 @@ static FtxStatus score_rows(FtxEngine *e, Request *r, int at, int rows, float *l
         s = run_rows(e, rows, rows, err);
     for (int i = 0; i < rows && !s; i++) {
         s = e->api->read(e->session, FTX_NAMED_logits, (size_t)i * bytes, e->draw.row, bytes, err);
+        if (!s && logits)
+            memcpy(logits + (size_t)i * e->facts->vocab, e->draw.row, bytes);
         if (!s)
             logprobs[i] =
                 logprobs_at(e->draw.row, e->facts->vocab, r->ids[at + i + 1], top + (size_t)i * MOST_TOP, r->top);
@@ -94,7 +97,7 @@ FtxStatus score_prompt(FtxEngine *e, Events *v, FtxError *err)
         return FTX_OK;
     at = r->fed;
     rows = r->prompt - 1 - at < (int)e->slots ? r->prompt - 1 - at : (int)e->slots;
-    s = score_rows(e, r, at, rows, e->prompt_logprob, e->prompt_top, err);
+    s = score_rows(e, r, at, rows, e->prompt_logprob, e->prompt_top, NULL, err);
     if (s)
         return s;
     r->fed += rows;
@@ -109,7 +112,7 @@ FtxStatus score_prompt(FtxEngine *e, Events *v, FtxError *err)
     return FTX_OK;
 }
 
-FtxStatus ftx_engine_score(FtxEngine *e, const int32_t *ids, size_t n, float *logprobs, FtxError *err)
+static FtxStatus score_text(FtxEngine *e, const int32_t *ids, size_t n, float *logprobs, float *logits, FtxError *err)
 {
     const uint32_t block = e->facts->kv_block;
     FtxStatus s = check(e, ids, n, logprobs, err);
@@ -136,9 +139,23 @@ FtxStatus ftx_engine_score(FtxEngine *e, const int32_t *ids, size_t n, float *lo
         s = schedule_tell(e, err);
     for (int at = 0, rows, last = (int)n - 1; at < last && !s; at += rows) {
         rows = last - at < (int)e->slots ? last - at : (int)e->slots;
-        s = score_rows(e, r, at, rows, logprobs + at, e->prompt_top, err);
+        s = score_rows(e, r, at, rows, logprobs + at, e->prompt_top,
+                       logits ? logits + (size_t)at * e->facts->vocab : NULL, err);
     }
     schedule_release(e, r);
     e->flight = (Flight){.row = e->flight.row};
     return s;
+}
+
+FtxStatus ftx_engine_score(FtxEngine *e, const int32_t *ids, size_t n, float *logprobs, FtxError *err)
+{
+    return score_text(e, ids, n, logprobs, NULL, err);
+}
+
+FtxStatus ftx_engine_score_logits(FtxEngine *e, const int32_t *ids, size_t n, float *logprobs, float *logits,
+                                  FtxError *err)
+{
+    if (!logits)
+        return ftx_fail(err, FTX_EINVAL, "score: logits is NULL");
+    return score_text(e, ids, n, logprobs, logits, err);
 }

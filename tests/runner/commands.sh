@@ -93,6 +93,32 @@ grep -q "\"windows\":$((start / 6))[,}]" "$room/windows"
     awk 'NF == 2 { loss = $1; perplexity = $2; next } { sum -= $1; n++ }
          function near(a, b) { return a - b < 1e-5 * b && b - a < 1e-5 * b }
          END { exit !(near(sum / n, loss) && near(exp(loss), perplexity)) }'
+# Against another model: its own loss, and how far this one is from it; windows of the smaller context.
+eight=$room/fable8.ftx
+value() { # value KEY FILE: a number of an object
+    sed "s/.*\"$1\":\([^,}]*\)[,}].*/\1/" "$2"
+}
+"$FTXC" compile specs/fable.lua -t cpu -q -D precision.weights=int4 -D precision.kv=int8 -o "$eight"
+"$FTXC" score "$fable" "$room/tale" -d cpu --json >"$room/exact"
+"$FTXC" score "$eight" "$room/tale" -d cpu --json >"$room/alone"
+"$FTXC" score "$eight" "$room/tale" --against "$fable" -d cpu --json >"$room/both"
+test "$(value loss "$room/both")" = "$(value loss "$room/alone")"
+test "$(value against_loss "$room/both")" = "$(value loss "$room/exact")"
+test "$(value against_perplexity "$room/both")" = "$(value perplexity "$room/exact")"
+list logprobs "$room/alone" >"$room/one"
+list logprobs "$room/both" | cmp - "$room/one"
+echo "$(value divergence "$room/both") $(value same_top "$room/both")" | awk '{ exit !($1 > 0.005 && $1 < 0.4 && $2 > 0.5 && $2 < 1) }'
+"$FTXC" score "$fable" "$room/tale" --against "$fable" -d cpu --json >"$room/same"
+echo "$(value divergence "$room/same") $(value same_top "$room/same")" | awk '{ exit !($1 >= 0 && $1 < 1e-12 && $2 == 1) }'
+"$FTXC" score "$eight" "$room/tale" --against "$short" -d cpu --stride 6 >"$room/out"
+grep -q 'windows of 16, stride 6, mean loss' "$room/out"
+grep -q "^against $short: its mean loss .* (.* % here)\$" "$room/out"
+grep -q '^mean divergence 0\.[0-9]* nats, the same likeliest token [0-9.]* %$' "$room/out"
+says 2 'has a vocabulary of ' score "$fable" --against "$tiny" --ids 5,6 -d cpu
+says 2 'stride: expected 1 to 15 (the context is 16)' score "$fable" --against "$short" --stride 16 --ids 5,6 -d cpu
+sed 's/"Ġking": 864/"Ġking": 2649/; s/"Ġkingdom": 2649/"Ġkingdom": 864/' specs/fable/tokenizer.json >"$room/other.json"
+"$FTXC" compile specs/fable.lua -t cpu -q -D "tokenizer=$room/other.json" -o "$room/other.ftx"
+says 2 'has another tokenizer' score "$fable" "$room/tale" --against "$room/other.ftx" -d cpu
 
 # Texts to ids and back: as arguments, a file, lines, JSON; a mistake keeps its place among the others.
 "$FTXC" tokenize "$fable" "$(cat "$room/tale")" 'Ein König' >"$room/two"

@@ -13,6 +13,7 @@ header='{"base_model.model.model.norm.weight":{"dtype":"F32","shape":[96],"data_
 echo '{"peft_type": "LORA"}' >"$room/adapters/pirate/adapter_config.json"
 PATH=$room/bin:$PATH
 "$FTXC" compile tests/models/tiny-bert -D tokenizer=tests/tokenizer/small/wordpiece.json -t cpu -q -o "$room/minilm.ftx"
+"$FTXC" compile specs/fable.lua -D precision.weights=int8 -t cpu -q -o "$room/fable8.ftx"
 cp specs/fable/tokenizer.json "$room"
 echo '{"chat_template": "{% for m in messages %}{{ m.content }} {% endfor %}"}' >"$room/tokenizer_config.json"
 "$FTXC" compile specs/fable.lua -D "tokenizer=$room/tokenizer.json" -t cpu -q -o "$room/qwen.ftx"

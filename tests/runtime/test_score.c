@@ -21,7 +21,8 @@ static void test_score(void **state)
 {
     const FakeSizes sizes = fake_sizes(); /* four rows a step */
     int32_t ids[40];
-    float logprobs[40];
+    float logprobs[40], again[40];
+    float *logits = malloc(sizeof *logits * 39 * sizes.vocab);
     FtxError err;
     Bed b;
     Job j;
@@ -36,6 +37,11 @@ static void test_score(void **state)
         assert_string_equal(fake.wrong, "");
         for (size_t i = 0; i + 1 < n; i++)
             assert_true(fabs((double)logprobs[i] - logprob_of(ids, (int)i + 1, sizes.vocab, ids[i + 1])) < 1e-4);
+        assert_int_equal(ftx_engine_score_logits(b.engine, ids, n, again, logits, &err), FTX_OK);
+        assert_memory_equal(again, logprobs, (n - 1) * sizeof *again);
+        for (size_t i = 0; i + 1 < n; i++)
+            for (uint32_t v = 0; v < sizes.vocab; v++)
+                assert_true(logits[i * sizes.vocab + v] == fake_logit(ids, (int)i + 1, v));
         assert_idle(b.engine);
         make_job(&j, 8, n); /* and the engine works as before */
         expect(&b, &j);
@@ -43,7 +49,10 @@ static void test_score(void **state)
         run(&b);
         compare(&j);
     }
+    assert_int_equal(ftx_engine_score_logits(b.engine, ids, 5, again, NULL, &err), FTX_EINVAL);
+    assert_string_equal(err.text, "score: logits is NULL");
     close_bed(&b);
+    free(logits);
 }
 
 int main(void)
