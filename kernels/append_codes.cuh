@@ -29,19 +29,21 @@ DEVICE void append_codes(const AppendCodesArgs &a)
     if (!live)
         return;
     const FtxToken token = a.token[t];
-    const T *x = (const T *)a.x + (i64)t * (K::HEADS + 2 * K::KV_HEADS) * K::E;
+    CodedRow<K::E> row;
+    row.read((const T *)a.x + ((i64)t * (K::HEADS + 2 * K::KV_HEADS) + head) * K::E);
+    if (K::NORM && head < K::HEADS + K::KV_HEADS)
+        row.norm(head < K::HEADS ? a.qg : a.kg, K::EPS);
+    if (K::ROT > 0 && head < K::HEADS + K::KV_HEADS) {
+        Vec<float, row.VEC> turn[row.N];
+        row.template read_turn<K::ROT>(a.table + (i64)token.pos * K::ROT, turn);
+        row.rotate(turn);
+    }
     if (head < K::HEADS) {
-        CodedRow<K::E> row;
-        row.read(x + head * K::E);
-        if (K::NORM)
-            row.norm(a.qg, K::EPS);
-        row.template rotate<K::ROT>(a.table + (i64)token.pos * K::ROT);
         row.write((typename K::OUT *)a.q + ((i64)t * K::HEADS + head) * K::E);
         return;
     }
     const CodedHead<K> to(a.pages, a.k, a.v, token.slot, (head - K::HEADS) % K::KV_HEADS);
-    if (head < K::HEADS + K::KV_HEADS)
-        put_coded<K, false>(x, to, to.page(token.pos), token.pos, a.kg, a.table);
-    else
-        put_coded<K, true>(x, to, to.page(token.pos), token.pos, a.kg, a.table);
+    Code *base = (Code *)(head < K::HEADS + K::KV_HEADS ? to.k : to.v);
+    const int page = to.page(token.pos);
+    put_coded<K::FP8>(row, base + to.at(page, token.pos), (half *)(base + to.scale_at(page, token.pos)));
 }

@@ -25,11 +25,12 @@
 //@ consts  MAX_CHUNKS: min(64, ceil_div(CONTEXT + 16, CHUNK))
 //@ consts  SET: min(HEADS / KV_HEADS, HEAD_DIM <= 128 ? 16 : 8)
 //@ consts  HEAD_SETS: KV_HEADS * ceil_div(HEADS / KV_HEADS, SET)  PARTIAL: round_up(SET * (HEAD_DIM + 2), 4)
-//    SLOT_BYTES: codes of 16 keys and values, their scales; a multiple of 128 for swizzled rows.
+//    SLOT_BYTES: codes of 16 keys and values, their scales, a key and a value of x; a multiple of 128 for swizzled rows.
 //@ consts  PITCH: HEAD_DIM % 128 == 0 ? HEAD_DIM : round_up(HEAD_DIM, 32) + 16
-//@ consts  SLOT_BYTES: round_up(2 * 16 * PITCH + 64, 128)  MERGE_PITCH: HEAD_DIM + 4
-//@ tune    WARPS: 4 8 2  STAGES: 4 3 2  BLOCKS: 3 2 1 4
+//@ consts  SLOT_BYTES: round_up(2 * 16 * PITCH + 64 + APPEND * 2 * HEAD_DIM * sizeof(X), 128)  MERGE_PITCH: HEAD_DIM + 4
+//@ tune    WARPS: 4 8 2  STAGES: 3 4 2  BLOCKS: 3 2 1 4 5 6
 //@ order   CHUNK WARPS
+//@ prefer  STAGES=3
 //@ prefer  BLOCKS=3 if SET <= 8
 //@ prefer  BLOCKS=2
 //@ shared  RING    WARPS * STAGES * SLOT_BYTES

@@ -88,18 +88,28 @@ template <int E> struct CodedRow {
             for (int j = 0; j < VEC; j++)
                 x[i][j] = column(i) < E ? x[i][j] * scale * gain[column(i) + j] : 0.0f;
     }
-    // cs: {cos, sin} of ROT/2 pairs of neighbouring columns.
-    template <int ROT> DEVICE void rotate(const float *cs)
+    // {cos, sin} of the row's pairs of neighbouring columns; cs: those of ROT/2 pairs.
+    template <int ROT> static DEVICE void read_turn(const float *cs, Vec<float, VEC> (&turn)[N])
     {
 #pragma unroll
         for (int i = 0; i < N; i++)
 #pragma unroll
-            for (int j = 0; j < VEC; j += 2)
-                if (column(i) + j < ROT) {
-                    const float c = cs[column(i) + j], s = cs[column(i) + j + 1], a = x[i][j], b = x[i][j + 1];
-                    x[i][j] = fmaf(a, c, -__fmul_rn(b, s));
-                    x[i][j + 1] = fmaf(a, s, __fmul_rn(b, c));
-                }
+            for (int j = 0; j < VEC; j += 2) {
+                const bool turned = column(i) + j < ROT;
+                turn[i][j] = turned ? cs[column(i) + j] : 1.0f;
+                turn[i][j + 1] = turned ? cs[column(i) + j + 1] : 0.0f;
+            }
+    }
+    DEVICE void rotate(const Vec<float, VEC> (&turn)[N])
+    {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+#pragma unroll
+            for (int j = 0; j < VEC; j += 2) {
+                const float c = turn[i][j], s = turn[i][j + 1], a = x[i][j], b = x[i][j + 1];
+                x[i][j] = fmaf(a, c, -__fmul_rn(b, s));
+                x[i][j + 1] = fmaf(a, s, __fmul_rn(b, c));
+            }
     }
     template <class T> DEVICE void write(T *to) const
     {
@@ -108,7 +118,8 @@ template <int E> struct CodedRow {
             if (column(i) < E)
                 store(to + column(i), from_floats<T>(x[i]));
     }
-    template <bool FP8> DEVICE void write_codes(Code *to, half *scale) const
+    // The codes, VEC of them in a word, and the scale.
+    template <bool FP8> DEVICE half encode(u32 (&words)[N]) const
     {
         constexpr float MOST = FP8 ? 448.0f : 127.0f;
         float largest = 0.0f;
@@ -117,34 +128,30 @@ template <int E> struct CodedRow {
 #pragma unroll
             for (int j = 0; j < VEC; j++)
                 largest = fmaxf(largest, fabsf(x[i][j]));
-        const half h = from_float<half>(__fdiv_rn(fminf(warp_max(largest), 65024.0f), MOST));
-        const float s = to_float(h), by = s > 0.0f ? __fdiv_rn(1.0f, s) : 0.0f;
+        const half scale = from_float<half>(__fdiv_rn(fminf(warp_max(largest), 65024.0f), MOST));
+        const float s = to_float(scale), by = s > 0.0f ? __fdiv_rn(1.0f, s) : 0.0f;
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            u32 word = 0;
+            words[i] = 0;
 #pragma unroll
             for (int j = 0; j < VEC; j++) {
                 const float a = x[i][j] == x[i][j] ? fmaxf(fminf(x[i][j] * by, MOST), -MOST) : 0.0f;
-                word |= (FP8 ? code_e4m3(a) : code_int8(a)) << 8 * j;
+                words[i] |= (FP8 ? code_e4m3(a) : code_int8(a)) << 8 * j;
             }
-            if (column(i) < E)
-                *(u32 *)(to + column(i)) = word;
         }
-        if (lane_id() == 0)
-            *scale = h;
+        return scale;
     }
 };
 
-// Writes key (or value: V) of a token to the cache: x its projection, [q heads | k heads | v heads].
-template <class K, bool V, class T>
-DEVICE void put_coded(const T *x, const CodedHead<K> &to, int page, int position, const float *gain, const float *table)
+// Writes a row to the cache.
+template <bool FP8, int E> DEVICE void put_coded(const CodedRow<E> &row, Code *to, half *scale)
 {
-    CodedRow<K::E> row;
-    row.read(x + ((i64)K::HEADS + (V ? K::KV_HEADS : 0) + to.head) * K::E);
-    if (!V && K::NORM)
-        row.norm(gain, K::EPS);
-    if (!V)
-        row.template rotate<K::ROT>(table + (i64)position * K::ROT);
-    const Code *base = V ? to.v : to.k;
-    row.template write_codes<K::FP8>((Code *)base + to.at(page, position), (half *)(base + to.scale_at(page, position)));
+    u32 words[CodedRow<E>::N];
+    const half s = row.template encode<FP8>(words);
+#pragma unroll
+    for (int i = 0; i < CodedRow<E>::N; i++)
+        if (row.column(i) < E)
+            *(u32 *)(to + row.column(i)) = words[i];
+    if (lane_id() == 0)
+        *scale = s;
 }

@@ -7,9 +7,9 @@
 //
 // Weights are multiplied by LIFT, so that with small scales, too, they are no subnormals of fp16; so are their sums.
 //
-// APPEND: the kernel takes x, the projection [q | k | v], in place of q. Queries are rotated as they are loaded; the
-// warp whose tile has a row's last position writes that key and value to the cache first. A group of heads is one set
-// then, so that one block alone does it.
+// APPEND: the kernel takes x, the projection [q | k | v], in place of q. Queries are rotated as they are loaded. With the
+// tile that has a row's last position come that key and value as they lie in x; the warp rotates them, puts their codes
+// into the tile, and writes them to the cache. A group of heads is one set then, so that one block alone does it.
 //
 // The kernel is attend_decode<Coded<Config>> of attend_decode.cuh, which takes these parts for its own.
 #pragma once
@@ -65,15 +65,14 @@ template <class K, class Base> struct CodedLoader : Base {
             shared_store2(to + 32 + lane_id() * 2, v.bits);
         }
     }
-    DEVICE void append(const DecodeArgs<K> &a)
+    // APPEND: the step's own key and value, which the cache does not have yet, behind the scales.
+    DEVICE void copy_own(const DecodeArgs<K> &a, u32 to)
     {
-        const AppendFrom &from = append_from<K>(a);
-        const int p = Base::unit.cut.last - 1;
-        const CodedHead<K> own(a.pages, a.k, a.v, Base::unit.slot, Base::unit.set);
-        const typename K::T *x = row_of<K>(a, Base::unit.row);
-        put_coded<K, false>(x, own, own.page(p), p, from.kg, from.table);
-        put_coded<K, true>(x, own, own.page(p), p, from.kg, from.table);
-        warp_sync();
+        constexpr int VECS = K::E * (int)sizeof(typename K::T) / 16;
+        const typename K::T *x = row_of<K>(a, Base::unit.row) + (i64)(K::HEADS + Base::unit.set) * K::E;
+        for (int i = lane_id(); i < 2 * VECS; i += 32)
+            copy16(to + i * 16, (const char *)(x + (i < VECS ? 0 : K::KV_HEADS * K::E)) + i % VECS * 16);
+        Base::unit.end--; // it is the last tile of the unit: the next one has an end of its own
     }
     DEVICE void issue(const DecodeArgs<K> &a)
     {
@@ -82,7 +81,7 @@ template <class K, class Base> struct CodedLoader : Base {
             if (Base::position + K::TILE >= Base::unit.cut.last) {
                 Base::wait();
                 if constexpr (K::APPEND)
-                    append(a);
+                    copy_own(a, to + 64);
             }
             bool owned = false;
             if constexpr (K::BEAMS) {
@@ -114,6 +113,16 @@ template <class K> struct CodedState : Columns<InHalf<K>, ceil_div(K::SET, 8), t
     static constexpr float LIFT = K::FP8 ? 0.0f : 6.0f;  // as a power of 2
     u32 ahead[GROUPS][C::STEPS][2]; // queries of the next unit
 
+    // APPEND: the step's own key, and its angles.
+    struct Own {
+        int position, to_scale; // to_scale, to_value: bytes from the key in the cache
+        Code *key;
+        Vec<float, 4> turn[CodedRow<K::E>::N];
+    };
+    Own own, own_ahead;
+    i64 to_value;
+    const float *gain;
+
     // Lane 4g + t has columns 16 i + 4 t .. + 3 of query g.
     DEVICE void fetch(const DecodeArgs<K> &a, const Unit &u)
     {
@@ -135,6 +144,22 @@ template <class K> struct CodedState : Columns<InHalf<K>, ceil_div(K::SET, 8), t
                 for (int h = 0; h < 2; h++)
                     ahead[n][i][h] = live ? pack2<half>(q[i][2 * h], q[i][2 * h + 1]) : 0;
         }
+        if constexpr (K::APPEND)
+            fetch_own(a, u);
+    }
+    DEVICE void fetch_own(const DecodeArgs<K> &a, const Unit &u)
+    {
+        const AppendFrom &from = append_from<K>(a);
+        const CodedHead<K> head(a.pages, a.k, a.v, u.slot, u.set);
+        const int p = u.cut.last - 1, page = head.page(p);
+        const i64 at = head.at(page, p);
+        own_ahead.position = p;
+        own_ahead.key = (Code *)head.k + at;
+        own_ahead.to_scale = (int)(head.scale_at(page, p) - at);
+        to_value = (const char *)head.v - (const char *)head.k;
+        gain = from.kg;
+        if (K::ROT > 0)
+            CodedRow<K::E>::template read_turn<K::ROT>(from.table + (i64)p * K::ROT, own_ahead.turn);
     }
     // Norm and rotation of a query at a position; four lanes have it.
     static DEVICE void prepare(const AppendFrom &from, int position, Vec<float, 4> (&q)[C::STEPS])
@@ -174,7 +199,39 @@ template <class K> struct CodedState : Columns<InHalf<K>, ceil_div(K::SET, 8), t
                 C::q[n][i][0] = ahead[n][i][0];
                 C::q[n][i][1] = ahead[n][i][1];
             }
+        if constexpr (K::APPEND)
+            own = own_ahead;
         C::start();
+    }
+    // Puts the step's own key and value, row r, into the tile and into the cache.
+    DEVICE void append(u32 at, int r)
+    {
+        char *tile = shared_memory() + (at - shared_address(shared_memory())), *scales = tile + 2 * K::TILE * K::PITCH;
+        CodedRow<K::E> key, value;
+        key.read((const T *)(scales + 64));
+        value.read((const T *)(scales + 64) + K::E);
+        if (K::NORM)
+            key.norm(gain, K::EPS);
+        if (K::ROT > 0)
+            key.rotate(own.turn);
+        append_row(key, own.key, tile, scales, r);
+        append_row(value, own.key + to_value, tile + K::TILE * K::PITCH, scales + 32, r);
+        warp_sync();
+    }
+    DEVICE void append_row(const CodedRow<K::E> &row, Code *to, char *tile, char *scales, int r)
+    {
+        u32 words[CodedRow<K::E>::N];
+        const half scale = row.template encode<K::FP8>(words);
+#pragma unroll
+        for (int i = 0; i < CodedRow<K::E>::N; i++)
+            if (row.column(i) < K::E) {
+                *(u32 *)(to + row.column(i)) = words[i];
+                *(u32 *)(tile + C::Rows::byte(r, row.column(i))) = words[i];
+            }
+        if (lane_id() == 0) {
+            *(half *)(to + own.to_scale) = scale;
+            *(half *)(scales + r * 2) = scale;
+        }
     }
 
     // Columns 16 i .. of K: rows g and g + 8 in r[0] and r[1].
@@ -196,6 +253,9 @@ template <class K> struct CodedState : Columns<InHalf<K>, ceil_div(K::SET, 8), t
 
     DEVICE void tile(u32 at, int position, int first, int end, const float *)
     {
+        if constexpr (K::APPEND)
+            if (own.position >= position && own.position < position + K::TILE)
+                append(at, own.position - position);
         const int g = lane_id() / 4;
         const u32 row = C::Rows::piece(lane_id() % 16, lane_id() / 16), scales = at + 2 * K::TILE * K::PITCH + g * 2;
         const u32 values = at + K::TILE * K::PITCH;

@@ -34,7 +34,8 @@ typedef struct Case {
     const char *only;            /* the kernel family to test; NULL: all that match */
     float flat;                  /* logits are `levels` values within this distance of 0; 0: anywhere from -5 to 5 */
     int levels;                  /* number of different logits if flat; 0: 129 */
-    int blocks;                  /* run so many clusters at each end of the grid and as many between; 0: all */
+    float ties; /* activations are multiples of 1/2, one in 16 of them this number, the largest; 0: any */
+    int blocks; /* run so many clusters at each end of the grid and as many between; 0: all */
 } Case;
 
 typedef struct Suite Suite;

@@ -8,6 +8,7 @@ typedef struct Coded {
     int rows;  /* 1 to 8: rows of a decode step; 0: the mixed step; above 8: tokens of a prompt */
     int lanes; /* of a beam search */
     bool norm;
+    float ties; /* as Case.ties */
     const char *target;
 } Coded;
 
@@ -15,7 +16,7 @@ typedef struct Coded {
 static void add_coded(Suite *s, const Coded *a, bool attend)
 {
     const char *type = dtype_name(a->t);
-    Case c = {.target = a->target, .kv = a->kv, .lanes = a->lanes, .sms = 3};
+    Case c = {.target = a->target, .kv = a->kv, .lanes = a->lanes, .ties = a->ties, .sms = 3};
     char table[12] = "-", gains[40] = "", eps[20] = "", name[200];
     Ir g = {0};
 
@@ -70,40 +71,81 @@ static void add_long(Suite *s, DType t, DType kv, int sms)
     take(s, &g, &c, "attend codes, several chunks");
 }
 
-void codes(void **state)
+void codes_append(void **state)
 {
     static const Coded some[] = {
-        {DT_BF16, DT_INT8, 4, 2, 48, 48, 0, 0, 0, 0, false, NULL},
-        {DT_BF16, DT_INT8, 4, 1, 128, 64, 10, 0, 8, 0, false, NULL},
-        {DT_FP16, DT_FP8, 6, 1, 80, 0, 0, 30, 5, 0, false, NULL},
-        {DT_FP32, DT_INT8, 2, 1, 64, 32, 0, 0, 4, 0, false, NULL},
-        {DT_BF16, DT_FP8, 20, 2, 32, 32, 0, 0, 3, 0, true, NULL},
-        {DT_FP16, DT_INT8, 20, 1, 64, 64, 0, 0, 3, 0, false, NULL}, /* more heads than a set has */
-        {DT_BF16, DT_INT8, 2, 2, 128, 128, 0, 0, 6, 0, true, "sm_80"},
-        {DT_FP16, DT_INT8, 2, 1, 256, 0, 0, 0, 2, 0, false, NULL},
-        {DT_BF16, DT_INT8, 2, 2, 64, 64, 0, 0, 5, 4, false, NULL},
-        {DT_BF16, DT_FP8, 2, 1, 16, 0, 0, 0, 4, 2, false, NULL},
-        {DT_BF16, DT_INT8, 2, 2, 64, 0, 0, 0, 40, 0, false, NULL},
-        {DT_FP16, DT_FP8, 4, 1, 128, 128, 9, 20, 33, 0, false, NULL},
-        {DT_FP32, DT_FP8, 3, 1, 80, 0, 9, 0, 33, 0, false, NULL},
-        {DT_FP32, DT_INT8, 2, 1, 96, 0, 0, 0, 0, 0, false, NULL},
+        {.t = DT_BF16, .kv = DT_INT8, .H = 4, .G = 2, .E = 48, .rot = 48},
+        {.t = DT_FP16, .kv = DT_FP8, .H = 2, .G = 2, .E = 64, .rot = 32, .norm = true},
+        {.t = DT_FP32, .kv = DT_INT8, .H = 2, .G = 1, .E = 144, .rot = 144, .target = "sm_80"},
+        {.t = DT_FP16, .kv = DT_INT8, .H = 2, .G = 2, .E = 64, .ties = 127},
+        {.t = DT_FP16, .kv = DT_FP8, .H = 2, .G = 2, .E = 128, .ties = 448},
     };
-    Suite *s = open_suite("codes");
+    Suite *s = open_suite("codes-append");
 
     (void)state;
-    for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        add_coded(s, &some[i], false);
+    finish(s, 27);
+}
+
+void codes_decode(void **state)
+{
+    static const Coded some[] = {
+        {.t = DT_BF16, .kv = DT_INT8, .H = 4, .G = 1, .E = 128, .rot = 64, .window = 10, .rows = 8},
+        {.t = DT_FP16, .kv = DT_FP8, .H = 6, .G = 2, .E = 80, .softcap = 30, .rows = 5},
+        {.t = DT_FP32, .kv = DT_INT8, .H = 2, .G = 1, .E = 64, .rot = 32, .rows = 4},
+        {.t = DT_BF16, .kv = DT_FP8, .H = 20, .G = 2, .E = 32, .rot = 32, .rows = 3, .norm = true},
+        {.t = DT_FP16, .kv = DT_INT8, .H = 20, .G = 1, .E = 64, .rot = 64, .rows = 3}, /* more heads than a set has */
+        {.t = DT_BF16, .kv = DT_INT8, .H = 2, .G = 2, .E = 256, .rot = 128, .rows = 6, .norm = true, .target = "sm_80"},
+        {.t = DT_BF16, .kv = DT_INT8, .H = 2, .G = 2, .E = 64, .rot = 64, .rows = 5, .lanes = 4},
+    };
+    Suite *s = open_suite("codes-decode");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
         add_coded(s, &some[i], true);
-        if (i < 7 && !some[i].window)
-            add_coded(s, &some[i], false);
-    }
     add_long(s, DT_BF16, DT_INT8, 1);
     add_long(s, DT_FP16, DT_FP8, 5);
     for (int e = 16; wide && e <= 256; e += 16)
         for (int k = 0; k < 4; k++)
             add_coded(s,
-                      &(Coded){types[(k + e / 16) % 3], k % 2 ? DT_INT8 : DT_FP8, (const int[]){4, 3, 16, 1}[k],
-                               (const int[]){2, 1, 1, 1}[k], e, e / 2, (const int[]){0, 9, 0, 17}[(k + e) % 4],
-                               k == 3 ? 15.0 : 0.0, (const int[]){0, 7, 45, 3}[(k + e / 16) % 4], 0, k == 1, NULL},
+                      &(Coded){.t = types[(k + e / 16) % 3],
+                               .kv = k % 2 ? DT_INT8 : DT_FP8,
+                               .H = (const int[]){4, 3, 16, 1}[k],
+                               .G = (const int[]){2, 1, 1, 1}[k],
+                               .E = e,
+                               .rot = e / 2,
+                               .window = (const int[]){0, 9, 0, 17}[(k + e) % 4],
+                               .softcap = k == 3 ? 15.0 : 0.0,
+                               .rows = (const int[]){1, 7, 3, 5}[(k + e / 16) % 4],
+                               .norm = k == 1},
                       true);
     finish(s, 29);
+}
+
+void codes_prompts(void **state)
+{
+    static const Coded some[] = {
+        {.t = DT_BF16, .kv = DT_INT8, .H = 4, .G = 2, .E = 48, .rot = 48}, /* prompts beside single tokens */
+        {.t = DT_BF16, .kv = DT_INT8, .H = 2, .G = 2, .E = 64, .rows = 40},
+        {.t = DT_FP16, .kv = DT_FP8, .H = 4, .G = 1, .E = 128, .rot = 128, .window = 9, .softcap = 20, .rows = 33},
+        {.t = DT_FP32, .kv = DT_FP8, .H = 3, .G = 1, .E = 80, .window = 9, .rows = 33},
+        {.t = DT_FP32, .kv = DT_INT8, .H = 2, .G = 1, .E = 96},
+    };
+    Suite *s = open_suite("codes-prompts");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        add_coded(s, &some[i], true);
+    for (int e = 16; wide && e <= 256; e += 16)
+        add_coded(s,
+                  &(Coded){.t = types[e / 16 % 3],
+                           .kv = e / 16 % 2 ? DT_INT8 : DT_FP8,
+                           .H = 3,
+                           .G = 1,
+                           .E = e,
+                           .window = e / 16 % 3 ? 0 : 17,
+                           .rows = 45},
+                  true);
+    finish(s, 31);
 }

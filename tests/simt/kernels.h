@@ -26,7 +26,9 @@ void blocks(void **state);
 void parts(void **state);
 
 /* codes.c */
-void codes(void **state);
+void codes_append(void **state);
+void codes_decode(void **state);
+void codes_prompts(void **state);
 
 /* mixtures.c */
 void routers(void **state);

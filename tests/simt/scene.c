@@ -219,6 +219,16 @@ static void fill(char *p, int64_t n, DType type, bool gain, float by)
         memcpy(p + (size_t)i * size, p, (size_t)(n - i < PIECE ? n - i : PIECE) * size);
 }
 
+/* Numbers half-way between two codes of 8 bits, where the largest of a row makes the scale 1. */
+static void fill_ties(char *p, int64_t n, DType type, float most)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float x = rintf(scene_uniform() * (i % 3 ? 2 * most : 40)) / 2;
+
+        dtype_store(p, (size_t)i, type, i % 16 == 0 ? most : i % 5 == 0 ? x / 1024 : x);
+    }
+}
+
 static void random_values(const Value *v, int64_t n, DType type, bool gain, char *p)
 {
     const int64_t last = v->shape.dim[v->shape.rank - 1].n;
@@ -399,6 +409,8 @@ static void *make_input(Scene *s, Id id, DType type, bool gain)
     if (u->c.flat > 0.0f && (v->shape.dim[0].kind == DIM_S || ir_value(u->g, u->b.root)->op == OP_ROUTE) &&
         type == DT_FP32)
         make_flat((float *)(void *)p, n, u->c.flat, u->c.levels ? u->c.levels : 129);
+    else if (u->c.ties > 0.0f && !ir_op_is_weight(v->op))
+        fill_ties(p, n, type, u->c.ties);
     else if (v->op == OP_ROUTE)
         scene_make_routes(s, v, (int32_t *)(void *)p);
     else
