@@ -30,7 +30,8 @@ static const Option table[] = {
      AT(variables), 0},
     {"--template", 0, OPT_TEXT, "NAME", "which of several chat templates", AT(template_name), 0},
 #include "settings_options.def"
-    {"--device", 'd', OPT_TEXT, "NAME", "cpu, cuda, cuda:N or auto", AT(device), 0},
+    {"--device", 'd', OPT_TEXT, "NAME",
+     "cpu, cuda, cuda:N or auto; cpu:0,1 or cuda:0,1: one for each rank (docs/parallel.md)", AT(device), 0},
     {"--threads", 0, OPT_INT, "N", "CPU threads (default: one for each CPU of this process)", AT(threads), 0},
     {"--kv-memory", 0, OPT_BYTES, "4G",
      "device memory for the KV cache: bytes, with K, M, G or T (default: what is free, less a reserve)", AT(kv_memory),

@@ -10,14 +10,25 @@
 
 enum { MAX_THREADS = 1024 };
 
-/* "cuda", "cuda:1" */
-static bool parse_cuda(const char *word, FtxOptions *o)
+/* "", ":1", ":0,1": the numbers of devices, of which several are those of ranks. */
+static bool parse_numbers(const char *at, FtxOptions *o)
 {
-    const char *number = word[4] == ':' ? word + 5 : "0";
+    const size_t most = sizeof o->devices / sizeof *o->devices;
+    size_t n = 0;
 
-    o->device = FTX_DEVICE_CUDA;
-    o->ordinal = atoi(number);
-    return *number && strlen(number) < 4 && strspn(number, "0123456789") == strlen(number);
+    if (*at == '\0')
+        return true;
+    do {
+        const size_t digits = strspn(++at, "0123456789");
+
+        if (digits < 1 || digits > 3 || n == most)
+            return false;
+        o->devices[n++] = atoi(at);
+        at += digits;
+    } while (*at == ',');
+    o->ordinal = o->devices[0];
+    o->device_count = n > 1 ? n : 0;
+    return *at == '\0';
 }
 
 bool device_parse(const char *word, int threads, uint64_t random_weights, FtxOptions *o, char *error,
@@ -31,14 +42,19 @@ bool device_parse(const char *word, int threads, uint64_t random_weights, FtxOpt
         snprintf(error, error_bytes, "--threads: expected 0 (all CPUs) to %d, found %d", MAX_THREADS, threads);
         return false;
     }
-    if (!word || strcmp(word, "auto") == 0)
+    if (!word || strcmp(word, "auto") == 0) {
         o->device = FTX_DEVICE_AUTO;
-    else if (strcmp(word, "cpu") == 0)
+    } else if (strncmp(word, "cpu", 3) == 0 && strcspn(word, ":") == 3) {
         o->device = FTX_DEVICE_CPU;
-    else
-        known = strncmp(word, "cuda", 4) == 0 && (word[4] == '\0' || word[4] == ':') && parse_cuda(word, o);
+        known = parse_numbers(word + 3, o);
+    } else {
+        o->device = FTX_DEVICE_CUDA;
+        known = strncmp(word, "cuda", 4) == 0 && strcspn(word, ":") == 4 && parse_numbers(word + 4, o);
+    }
     if (!known)
-        snprintf(error, error_bytes, "--device: expected cpu, cuda, cuda:N or auto, found \"%s\"", word);
+        snprintf(error, error_bytes,
+                 "--device: expected cpu, cuda, cuda:N or auto, found \"%s\" (for several ranks: cpu:0,1 or cuda:0,1)",
+                 word);
     else if (threads > 2 * team_default_threads())
         command_print("%s: note: %d threads on %d CPUs: more threads than CPUs slow each other down\n", command_program,
                       threads, team_default_threads());

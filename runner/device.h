@@ -4,7 +4,7 @@
 
 #include "../runtime/ftx.h"
 
-/* --device cpu|cuda[:N]|auto, --threads, --random-weights into FtxOptions. False: the reason in `error`. */
+/* --device cpu|cuda[:N[,N...]]|auto, --threads, --random-weights into FtxOptions. False: the reason in `error`. */
 bool device_parse(const char *word, int threads, uint64_t random_weights, FtxOptions *o, char *error,
                   size_t error_bytes);
 

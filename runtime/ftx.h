@@ -136,6 +136,12 @@ typedef struct FtxOptions {
      * step has as many tokens as there is room for. Texts do not depend on it. ftx_engine_step may then return without
      * an event before the step has ended, so that the caller can submit what has come. */
     size_t step_ms;
+
+    /* An artifact for several ranks (devices that share a model: compiled with parallel=N) takes these CUDA devices; on the
+     * CPU a rank is a part of the threads. device_count 0: 0, 1, ... N - 1. Any other artifact has one rank. kv_bytes is that
+     * of each rank. */
+    int devices[8];
+    size_t device_count;
 } FtxOptions;
 
 /* A decoder continues a prompt. An encoder turns a text into vectors. A sequence-to-sequence model (a translator)

@@ -153,6 +153,7 @@ static FtxFacts *facts_of(Writer *w, const char *sidecar)
     f->labels = string(w, s->labels);
     f->scoring = s->scoring;
     f->bad_words = (uint32_t)l->bad_words;
+    f->ranks = (uint32_t)ir_ranks(s->graph);
     return f;
 }
 
@@ -375,6 +376,26 @@ static bool commit_both(FileOut **beside, const char *sidecar, FileOut **out, Di
     return false;
 }
 
+/* The weights or tables of all ranks: each rank's in its section, or in the sidecar, whose checksum is for all of them. */
+static bool pack_ranks(const ArtifactParts *parts, uint64_t base, Piece *sections, FileOut *out, FileOut *beside,
+                       FtxFacts *facts, void (*progress)(void *user, uint64_t done, uint64_t all), void *user, Diag *d)
+{
+    const uint64_t each = round_up(parts->packing->bytes, WEIGHTS_ALIGN);
+    bool ok = true;
+
+    for (uint32_t r = 0; ok && r < facts->ranks; r++) {
+        uint64_t checksum;
+
+        ok = weights_pack(parts->checkpoint, parts->spec, parts->packing, r, beside ? beside : out,
+                          beside ? r * each : base + sections[r].head.offset, &checksum, progress, user, d);
+        if (!beside)
+            sections[r].head.checksum = checksum;
+        else
+            facts->sidecar_checksum = r ? hash64((uint64_t[]){facts->sidecar_checksum, checksum}, 16) : checksum;
+    }
+    return ok;
+}
+
 static const char *sidecar_path(const char *path, Arena *keep)
 {
     const size_t n = strlen(path);
@@ -390,8 +411,8 @@ bool artifact_write(const char *path, const ArtifactParts *parts,
     const char *sidecar = parts->checkpoint && parts->sidecar ? sidecar_path(path, w.keep) : NULL;
     const uint64_t stored = weights_stored_bytes(parts->packing, !parts->checkpoint);
     FileOut *out = NULL, *beside = NULL;
-    uint64_t table_at, checksum = 0;
-    Piece *strings, *weights = NULL;
+    uint64_t table_at;
+    Piece *strings;
     FtxFacts *facts;
     FtxError err;
     bool ok = false;
@@ -412,13 +433,11 @@ bool artifact_write(const char *path, const ArtifactParts *parts,
     for (size_t i = 0; i < parts->n_plans; i++)
         plan_sections(&w, &parts->plans[i], &parts->codes[i]);
     weight_index(&w);
-    if (!sidecar)
-        section(&w, parts->checkpoint ? FTX_SEC_WEIGHTS : FTX_SEC_TABLES, 0, NULL, (size_t)stored);
+    for (uint32_t r = 0; !sidecar && r < facts->ranks; r++)
+        section(&w, parts->checkpoint ? FTX_SEC_WEIGHTS : FTX_SEC_TABLES, 0, NULL, (size_t)stored)->head.rank = r;
     strings = &w.pieces.at[1];
     strings->data = w.strings.at;
     strings->head.bytes = w.strings.n;
-    if (!sidecar)
-        weights = &w.pieces.at[w.pieces.n - 1];
     table_at = place(&w);
     w.base = round_up(parts->program_bytes, FTX_TRAILER_ALIGN);
 
@@ -426,13 +445,8 @@ bool artifact_write(const char *path, const ArtifactParts *parts,
         diag_machine(d, "%s", err.text);
         goto end;
     }
-    if (!weights_pack(parts->checkpoint, parts->spec, parts->packing, sidecar ? beside : out,
-                      sidecar ? 0 : w.base + weights->head.offset, &checksum, progress, user, d))
+    if (!pack_ranks(parts, w.base, w.pieces.at + w.pieces.n - facts->ranks, out, beside, facts, progress, user, d))
         goto end;
-    if (sidecar)
-        facts->sidecar_checksum = checksum;
-    else
-        weights->head.checksum = checksum;
     ok = put_sections(&w, out, table_at, d) && commit_both(&beside, sidecar, &out, d);
 end:
     file_abort(beside);

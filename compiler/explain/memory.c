@@ -102,6 +102,39 @@ static bool is_named(const ArtifactPlan *p, const FtxBuffer *b)
     return false;
 }
 
+/* Bytes of the weights of a rank that another rank has, too. */
+static uint64_t shared_bytes(const Artifact *a, uint32_t rank)
+{
+    const Artifact mine = artifact_rank(a, rank);
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < a->n_weights; i++) {
+        bool shared = false;
+
+        for (uint32_t r = 0; r < a->facts->ranks && !shared; r++) {
+            const Artifact other = artifact_rank(a, r);
+            const void *w = artifact_weight(&mine, i);
+
+            shared = r != rank && w && memcmp(w, artifact_weight(&other, i), a->weights[i].bytes) == 0;
+        }
+        bytes += shared ? a->weights[i].bytes : 0;
+    }
+    return bytes;
+}
+
+static void show_ranks(const Artifact *a, FILE *out)
+{
+    if (a->facts->ranks == 1)
+        return;
+    fprintf(out, "  %u ranks, each with the memory below; of the weights\n", a->facts->ranks);
+    for (uint32_t r = 0; r < a->facts->ranks; r++) {
+        const uint64_t shared = shared_bytes(a, r);
+
+        fprintf(out, "    rank %u has %s alone", r, window_bytes(a->facts->weight_bytes - shared));
+        fprintf(out, ", and %s that another rank has, too\n", window_bytes(shared));
+    }
+}
+
 void show_memory(const Artifact *a, const ArtifactPlan *p, FILE *out)
 {
     static const struct {
@@ -115,6 +148,7 @@ void show_memory(const Artifact *a, const ArtifactPlan *p, FILE *out)
 
     fprintf(out, "\nmemory of %s: weights once for each model; state, input, workspace and output for each engine\n",
             window_target(p->head->target));
+    show_ranks(a, out);
     for (int s = FTX_SPACE_WEIGHTS; s < FTX_SPACE_COUNT; s++) {
         fprintf(out, "  %-10s %10s%s\n", window_space((uint32_t)s), window_bytes(p->head->space_bytes[s]),
                 s == FTX_SPACE_PAGES ? "  one KV page; an engine has as many as fit (--kv-memory)" : "");

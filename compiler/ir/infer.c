@@ -112,6 +112,8 @@ static bool infer_weight_op(const Query *q, Shape *out)
         *out = ir_shape(2, a.dim[1], ir_const(2 * max_distance + 1), (Dim){0});
     } else if (q->op == OP_QUANTISE) {
         return want_rank(q, 0, 2) && want_range(q, "stored", 0, 1) && want_codes(q, out, "to");
+    } else if (q->op == OP_PART) {
+        return infer_part(q, out);
     } else if (q->op == OP_SINUSOID) {
         if (!want_range(q, "dim", 2, MANY) || !want_range(q, "positions", 1, MANY) || !want_range(q, "span", 0, MANY) ||
             !want_word(q, "style", "half neighbour"))
@@ -303,6 +305,7 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
     case OP_ALIBI:
     case OP_DISTANCE_BIAS:
     case OP_QUANTISE:
+    case OP_PART:
     case OP_SINUSOID:
     case OP_ROPE_TABLE:
         if (!infer_weight_op(q, out))
@@ -395,6 +398,9 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
     case OP_ROPE:
         *out = x;
         return want_heads(q, 0) && want_table(q, 1, size(x, 2), &rot) && want_word(q, "style", "half neighbour");
+    case OP_ALL_REDUCE:
+    case OP_ALL_GATHER: return infer_exchange(q, out);
+    case OP_RANK_SLICE: return infer_rank_slice(q, out);
     case OP_CACHE:
     case OP_CROSS_CACHE: return infer_cache(q, out);
     case OP_ATTEND: return infer_attend(q, out);

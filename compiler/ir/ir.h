@@ -87,6 +87,7 @@ typedef struct Limits {
     int64_t source;              /* tokens of a source text; 0: the model reads none */
     int64_t sources;             /* sources kept at the same time: one for each running request */
     int64_t beams;               /* beams of a request; 0, 1: no beam search */
+    int64_t ranks;               /* devices that compute together, each with its part of the weights; 0, 1: one */
 } Limits;
 
 typedef struct Graph {
@@ -152,6 +153,9 @@ bool *ir_encoder_side(const Graph *g);
 /* Which values must be computed when the caller brings the entry: those that the output and the pooled vector depend
  * on, without the entry itself and what only the entry depends on. [values.n], in g->scratch. */
 bool *ir_after_entry(const Graph *g);
+
+/* How many devices share the model; 1: it is not cut. */
+int64_t ir_ranks(const Graph *g);
 
 /* What the graph's output reads if it is sample or beam; else 0. */
 Id ir_logits(const Graph *g);

@@ -76,4 +76,9 @@ bool infer_append(const Query *q, Shape *out);
 bool infer_cross(const Query *q, Shape *out);  /* cross_append and attend_cross */
 bool infer_packed(const Query *q, Shape *out); /* attend_packed: attention over all tokens of the sequence */
 
+/* infer_parallel.c */
+bool infer_part(const Query *q, Shape *out);
+bool infer_exchange(const Query *q, Shape *out); /* all_reduce and all_gather */
+bool infer_rank_slice(const Query *q, Shape *out);
+
 #endif

@@ -10,7 +10,7 @@ enum { WEIGHT_ALIGN = 256 };
 /* The kind of a weight, by its shape and its readers: `show` prints it, and random weights depend on it. */
 static FtxWeightKind kind_of(const Graph *g, Id w)
 {
-    if (ir_op_is_table(ir_value(g, w)->op))
+    if (ir_op_is_table(ir_value(g, w)->op == OP_PART ? ir_value(g, ir_value(g, w)->args[0])->op : ir_value(g, w)->op))
         return FTX_WEIGHT_TABLE;
     if (ir_value(g, w)->shape.rank > 1)
         return FTX_WEIGHT_MATRIX;

@@ -132,6 +132,7 @@ bool stage_schedule(Lower *l, Diag *d);
 bool stage_memory(Lower *l, Diag *d);
 
 /* Graph passes. */
+bool pass_shard(Graph *g, const Precision *p, Diag *d);
 bool pass_simplify(Graph *g, const Precision *p, Diag *d);
 bool pass_precision(Graph *g, const Precision *p, Diag *d);
 /* A value `quantise` before each linear whose weight is to be stored as codes. */

@@ -86,6 +86,25 @@ static bool add_caches(const Lower *l, bool source, Diag *d)
     return true;
 }
 
+/* The bytes of a buffer for the largest exchange: the part of every rank. */
+static uint64_t exchange_bytes(const Lower *l)
+{
+    uint64_t most = 0;
+
+    for (Id id = 1; id < l->g->values.n; id++) {
+        const Value *v = ir_value(l->g, id);
+        const Value *x = ir_value(l->g, v->args[0]);
+        const uint64_t bytes =
+            v->op == OP_ALL_REDUCE || v->op == OP_ALL_GATHER
+                ? (uint64_t)ir_shape_elements(x->shape, l->g->limits.tokens, l->g->limits.sequences) *
+                      dtype_size(x->type)
+                : 0;
+
+        most = bytes > most ? bytes : most;
+    }
+    return aligned(most) * (uint64_t)ir_ranks(l->g);
+}
+
 static Sizes sizes_of(const Lower *l)
 {
     const Graph *g = l->g;
@@ -100,7 +119,9 @@ static Sizes sizes_of(const Lower *l)
                .RING = FTX_OUT_RING,
                .SRC = m->source,
                .SOURCES = m->sources,
-               .BEAMS = m->beams > 1 ? m->beams : 0};
+               .BEAMS = m->beams > 1 ? m->beams : 0,
+               .RANKS = ir_ranks(g) - 1,
+               .EXCHANGE = (int64_t)exchange_bytes(l)};
 
     if (g->kind == FTX_MODEL_ENCODER)
         s.D = ir_value(g, g->output)->shape.dim[1].n;
@@ -133,6 +154,7 @@ static bool place_named(Lower *l, Diag *d)
         return false;
     if (sizes_caches(&s, l->plan->caches.at, l->plan->caches.n, &err))
         return diag_error(d, (Loc){0}, "memory: %s", err.text);
+    h->exchange = (uint64_t)s.EXCHANGE;
     for (int i = 0; i < FTX_NAMED_COUNT; i++) {
         uint64_t *end = &h->space_bytes[named_space[i]];
 

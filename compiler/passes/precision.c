@@ -25,7 +25,8 @@ static void make_fp32(Graph *g, Id id)
         const Op op = ir_value(g, id)->op;
 
         ir_value(g, id)->type = DT_FP32;
-        if (op != OP_SCALE && op != OP_ACT && op != OP_ADD && op != OP_MUL && op != OP_NORMALIZE)
+        if (op != OP_SCALE && op != OP_ACT && op != OP_ADD && op != OP_MUL && op != OP_NORMALIZE &&
+            op != OP_ALL_REDUCE && op != OP_ALL_GATHER)
             break;
     }
 }

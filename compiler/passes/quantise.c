@@ -31,7 +31,8 @@ static Id head_of(const Graph *g, Id of)
     while (of && ir_value(g, of)->op != OP_LINEAR) {
         const Op op = ir_value(g, of)->op;
 
-        if (op != OP_SCALE && op != OP_ACT && op != OP_ADD && op != OP_MUL && op != OP_NORMALIZE)
+        if (op != OP_SCALE && op != OP_ACT && op != OP_ADD && op != OP_MUL && op != OP_NORMALIZE &&
+            op != OP_ALL_REDUCE && op != OP_ALL_GATHER)
             return 0;
         of = ir_value(g, of)->args[0];
     }
@@ -108,7 +109,7 @@ static Chosen stored_codes(const Graph *g, Id w)
 
     if (v->op == OP_WEIGHT && *ir_word(v, "codes"))
         c = (Chosen){dtype_parse(ir_word(v, "codes")), ir_int(v, "group"), (PackedScales)ir_int(v, "scales"), true};
-    else if (v->op == OP_CONCAT || v->op == OP_INTERLEAVE || v->op == OP_PAIRS || v->op == OP_ROWS)
+    else if (v->op == OP_CONCAT || v->op == OP_INTERLEAVE || v->op == OP_PAIRS || v->op == OP_ROWS || v->op == OP_PART)
         c = stored_codes(g, v->args[0]);
     for (int i = 1; i < IR_MAX_ARGS && v->args[i]; i++)
         c = join(c, stored_codes(g, v->args[i]));

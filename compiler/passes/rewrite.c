@@ -46,7 +46,8 @@ static Id merge_equal(Rewrite *r, Id id)
     b = bucket_of(v);
     for (Id other = r->bucket[b]; other; other = r->next[other])
         if (same(ir_value(r->now, other), v)) {
-            r->now->values.n = id; /* it was the last */
+            *ir_value(r->now, id) = (Value){0}; /* it was the last; the next one is made in its place */
+            r->now->values.n = id;
             return other;
         }
     if (id >= r->cap) {

@@ -17,7 +17,7 @@ static const char *linear_role(const Graph *g, Id v)
             reader = ir_value(g, id)->op;
     const Op x = ir_value(g, ir_base(g, ir_value(g, v)->args[0]))->op;
 
-    return v == g->logits                                                          ? "lm head"
+    return v == g->logits || reader == OP_ALL_GATHER                               ? "lm head"
            : reader == OP_APPEND || reader == OP_ATTEND_PACKED                     ? "qkv"
            : reader == OP_ROUTE                                                    ? "router"
            : reader == OP_CROSS_APPEND                                             ? "keys and values"

@@ -66,7 +66,8 @@ static Id fold_scales(Rewrite *r, Id id)
 /* Whether each row of the result depends only on the same row of argument 0. */
 static bool is_row_wise(Op op)
 {
-    return op == OP_RMSNORM || op == OP_LAYERNORM || op == OP_LINEAR || op == OP_SCALE || op == OP_ACT || op == OP_GLU;
+    return op == OP_RMSNORM || op == OP_LAYERNORM || op == OP_LINEAR || op == OP_SCALE || op == OP_ACT ||
+           op == OP_GLU || op == OP_ALL_REDUCE;
 }
 
 static Id lift_select(Rewrite *r, Id id)

@@ -4,6 +4,8 @@
  * the messages read that table. Decoding settings are rows of runtime/decode.def. */
 #include "fields.h"
 
+#include "../../kernels/device/io.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +62,7 @@ static const Field fields[] = {
     {"limits.logit_bias", COUNT, 0, 65536, 32, false},
     {"limits.end_ids", COUNT, 1, 256, 16, false},
     {"limits.bad_words", COUNT, 0, 65536, 256, false},
+    {"parallel", COUNT, 1, FTX_MAX_RANKS, 1, false},
     {"kv.block_size", COUNT, 8, 256, 16, false},
     {"kv.pages", COUNT, 1, 1 << 24, 0, false},
 #define DECODE(name, type, low, high, missing, ...) {"decode." #name, type, low, high, missing, false},

@@ -120,6 +120,7 @@ void settings_limits(lua_State *L, int t)
     l->end_ids = field_count(L, t, "limits.end_ids");
     l->kv_block = field_count(L, t, "kv.block_size");
     l->kv_pages = field_count(L, t, "kv.pages");
+    l->ranks = field_count(L, t, "parallel");
     l->beams = read_width(L, t);
     if (l->beams > l->sequences) {
         lua_pushinteger(L, l->beams);

@@ -361,10 +361,11 @@ uint64_t weights_stored_bytes(const Packing *packing, bool tables_only)
     return bytes;
 }
 
-bool weights_pack(const Checkpoint *c, const Spec *spec, const Packing *packing, FileOut *out, uint64_t at,
-                  uint64_t *checksum, void (*progress)(void *user, uint64_t done, uint64_t all), void *user, Diag *d)
+bool weights_pack(const Checkpoint *c, const Spec *spec, const Packing *packing, int64_t rank, FileOut *out,
+                  uint64_t at, uint64_t *checksum, void (*progress)(void *user, uint64_t done, uint64_t all),
+                  void *user, Diag *d)
 {
-    const Source source = {c, spec, spec->graph, DT_FP32, NULL, NULL};
+    const Source source = {c, spec, spec->graph, DT_FP32, NULL, NULL, rank};
     Stream s = {.out = out,
                 .at = at,
                 .all = weights_stored_bytes(packing, !c),
@@ -395,7 +396,7 @@ bool weights_pack(const Checkpoint *c, const Spec *spec, const Packing *packing,
 bool weights_value(const Checkpoint *c, const Spec *spec, Id value, Arena *keep, float **out, size_t *n, Diag *d)
 {
     Merging *merging = c ? merging_open(c, spec, &value, 1) : NULL;
-    const Source source = {c, spec, spec->graph, DT_FP32, merging, NULL};
+    const Source source = {c, spec, spec->graph, DT_FP32, merging, NULL, 0};
     const Value *v = ir_value(spec->graph, value);
     Fault fault = {0};
 

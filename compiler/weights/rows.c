@@ -324,6 +324,8 @@ void rows_read(const Source *s, Id id, int64_t from, int64_t count, void *out, F
         pairs_rows(s, v, from, count, out, fault);
     else if (v->op == OP_ROWS)
         rows_of_blocks(s, v, from, count, out, fault);
+    else if (v->op == OP_PART)
+        part_rows(s, v, from, count, out, fault);
     else if (v->op == OP_PLUS)
         plus_rows(s, v, from, count, out, fault);
     else if (v->op == OP_FILL)

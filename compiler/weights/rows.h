@@ -11,6 +11,7 @@ typedef struct Source {
     DType type; /* of the rows that are read: fp32, or the type in which all their tensors are stored */
     const Merging *merging;
     const CodedForm *form; /* rows are read as codes (coded_row); NULL: as elements of `type` */
+    int64_t rank;          /* whose parts are read */
 } Source;
 
 /* The first value that is refused: NaN, infinity, or too large for the packed type. */
@@ -47,6 +48,8 @@ void rows_read(const Source *s, Id id, int64_t from, int64_t count, void *out, F
 /* Whether every tensor that a value is made of is stored as `type`, and nothing is computed from its elements. Then its
  * rows are copied without conversion. */
 bool rows_stored_as(const Source *s, Id id, DType type);
+/* part.c. Rows of a part value: those of the source's rank. */
+void part_rows(const Source *s, const Value *v, int64_t from, int64_t count, void *out, Fault *fault);
 /* distance.c. Rows of a distance_bias value. */
 void distance_rows(const Source *s, const Value *v, int64_t from, int64_t count, float *out, Fault *fault);
 /* The form of a quantised value; and its rows as codes, which the caller frees. f: room for them as fp32. */

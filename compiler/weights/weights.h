@@ -34,12 +34,13 @@ bool checkpoint_check(const Checkpoint *c, const Spec *spec, Diag *d);
 /* After checkpoint_check: one line about the tensors of heads that the graph does not use; NULL: there are none. */
 const char *checkpoint_note(const Checkpoint *c, const Spec *spec, Arena *keep);
 
-/* Writes the packed block to `out` at `at`: evaluates each weight (transpose, concat, interleave, pairs, rows,
+/* Writes the packed block of a rank (0: of the only one) to `out` at `at`: evaluates each weight (transpose, concat, interleave, pairs, rows,
  * rope_table), folds norms into it, converts it, checks it for NaN and infinity, and pads with zeros up to its offset.
  * c NULL: only the tables, one after another as in FTX_SEC_TABLES. checksum: XXH3-64 of the weights_stored_bytes
  * bytes that were written. */
-bool weights_pack(const Checkpoint *c, const Spec *spec, const Packing *packing, FileOut *out, uint64_t at,
-                  uint64_t *checksum, void (*progress)(void *user, uint64_t done, uint64_t all), void *user, Diag *d);
+bool weights_pack(const Checkpoint *c, const Spec *spec, const Packing *packing, int64_t rank, FileOut *out,
+                  uint64_t at, uint64_t *checksum, void (*progress)(void *user, uint64_t done, uint64_t all),
+                  void *user, Diag *d);
 
 uint64_t weights_stored_bytes(const Packing *packing, bool tables_only);
 
@@ -54,7 +55,7 @@ const char *weights_packed_name(const Graph *g, const PackedWeight *w, Arena *ke
 /* The number of parameters: elements of all tensors that the graph reads, each counted once. */
 uint64_t weights_parameters(const Graph *g, Arena *scratch);
 
-/* One packed weight as fp32, for tests: [elements], in `keep`. */
+/* One packed weight as fp32 (of rank 0), for tests: [elements], in `keep`. */
 bool weights_value(const Checkpoint *c, const Spec *spec, Id value, Arena *keep, float **out, size_t *n, Diag *d);
 
 #endif

@@ -328,4 +328,21 @@ enum {
     ROUTE_WEIGHTS_ROWS_S,
 };
 
+enum {
+    ALL_REDUCE_C,
+    ALL_REDUCE_ROWS_S,
+};
+
+enum {
+    ALL_GATHER_C,
+    ALL_GATHER_COLUMNS,
+    ALL_GATHER_ROWS_S,
+};
+
+enum {
+    RANK_SLICE_WIDTH,
+    RANK_SLICE_OF,
+    RANK_SLICE_ROWS_S,
+};
+
 #endif

@@ -42,7 +42,7 @@ static inline int64_t cpu_type_bytes(int64_t type)
     F(route_weights) \
     F(select_first) F(select_last) F(select_id) F(pool_mean) F(normalize) F(sample) F(sample_probs) F(beam) F(route) \
     F(expert_linear) F(expert_sum) \
-    F(linear_q) F(quantise)
+    F(linear_q) F(quantise) F(all_reduce) F(all_gather) F(rank_slice)
 // clang-format on
 
 #if defined __x86_64__

@@ -46,7 +46,9 @@ typedef struct FtxStep {
     int rows;        /* S: live rows */
     int decode_rows; /* rows [0, decode_rows) bring one token each */
     int processors;  /* not 0: some row needs more than temperature 0 and the arg max */
-    int reserved[12];
+    unsigned number; /* several ranks: of the step, from 1, and the hash of what the host wrote of the IO block */
+    unsigned hash_low, hash_high;
+    int reserved[9];
 } FtxStep;
 
 /* $token [T] */

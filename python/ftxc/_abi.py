@@ -101,6 +101,8 @@ class FtxOptions(Structure):
         ("queue_requests", c_size_t),
         ("queue_tokens", c_size_t),
         ("step_ms", c_size_t),
+        ("devices", c_int * 8),
+        ("device_count", c_size_t),
     ]
 
 

@@ -19,11 +19,13 @@
 #include "sizes.h"
 #include "trailer.h"
 #include "version.h"
+#include "weights.h"
 
 enum {
     MAX_SECTIONS = 1024,
     SECTION_ALIGN = 64,
     WEIGHT_ALIGN = 256,
+    EXCHANGE_ALIGN = 16,
     NAMED_ALIGN = 16, /* the host and kernels read structs and vectors there */
     MAX_BLOCK = 1024,
     MAX_SMEM = 1 << 20
@@ -109,9 +111,8 @@ static FtxStatus check_section(const Artifact *a, uint32_t i, FtxError *err)
 
     if (s->kind >= sizeof kinds / sizeof *kinds || !kinds[s->kind].name)
         return ftx_fail(err, FTX_EFORMAT, "section %u is of the unknown kind %u", i, s->kind);
-    if (s->rank)
-        return ftx_fail(err, FTX_EFORMAT, "section %u (%s) is for rank %u; this libftx runs on one device", i, name,
-                        s->rank);
+    if (s->rank && (s->rank >= FTX_MAX_RANKS || !kinds[s->kind].late))
+        return ftx_fail(err, FTX_EFORMAT, "section %u (%s) is for rank %u", i, name, s->rank);
     if (s->offset % SECTION_ALIGN || s->offset < sizeof(FtxHeader) || !inside(s->offset, s->bytes, a->map.bytes))
         return ftx_fail(err, FTX_EFORMAT, "section %u (%s) is not inside the file", i, name);
     if (s->bytes % kinds[s->kind].size || (!kinds[s->kind].late && s->bytes > INT32_MAX))
@@ -120,7 +121,7 @@ static FtxStatus check_section(const Artifact *a, uint32_t i, FtxError *err)
     if (!kinds[s->kind].planned && s->target)
         return ftx_fail(err, FTX_EFORMAT, "section %u (%s) belongs to target %u", i, name, s->target);
     for (uint32_t k = 0; k < i; k++)
-        if (a->sections[k].kind == s->kind && a->sections[k].target == s->target)
+        if (a->sections[k].kind == s->kind && a->sections[k].target == s->target && a->sections[k].rank == s->rank)
             return ftx_fail(err, FTX_EFORMAT, "sections %u and %u are both the %s of target %u", k, i, name, s->target);
     if (kinds[s->kind].text && (s->bytes == 0 || ((const char *)bytes_of(a, s))[s->bytes - 1] != '\0'))
         return ftx_fail(err, FTX_EFORMAT, "section %u (%s) is text without its end", i, name);
@@ -129,10 +130,10 @@ static FtxStatus check_section(const Artifact *a, uint32_t i, FtxError *err)
     return FTX_OK;
 }
 
-static const FtxSection *find(const Artifact *a, uint32_t kind, uint32_t target)
+static const FtxSection *find(const Artifact *a, uint32_t kind, uint32_t target, uint32_t rank)
 {
     for (uint32_t i = 0; i < a->header->sections; i++)
-        if (a->sections[i].kind == kind && a->sections[i].target == target)
+        if (a->sections[i].kind == kind && a->sections[i].target == target && a->sections[i].rank == rank)
             return &a->sections[i];
     return NULL;
 }
@@ -140,113 +141,10 @@ static const FtxSection *find(const Artifact *a, uint32_t kind, uint32_t target)
 /* The array of a section and how many elements it has; none where there is no such section. */
 static const void *array(const Artifact *a, uint32_t kind, uint32_t target, uint32_t *n)
 {
-    const FtxSection *s = find(a, kind, target);
+    const FtxSection *s = find(a, kind, target, 0);
 
     *n = s ? (uint32_t)(s->bytes / kinds[kind].size) : 0;
     return s ? bytes_of(a, s) : NULL;
-}
-
-/* --- weights ----------------------------------------------------------------------- */
-
-static uint64_t round_up(uint64_t n, uint64_t to)
-{
-    return (n + to - 1) / to * to;
-}
-
-/* A quantised weight: tiles of base/packed.h. */
-static FtxStatus check_packed(const Artifact *a, const FtxWeight *w, FtxError *err)
-{
-    const uint64_t N = w->dim[0], K = w->dim[1];
-    uint64_t bytes;
-
-    if (w->rank != 2 || w->kind != FTX_WEIGHT_MATRIX || w->scales >= PACKED_SCALES_COUNT ||
-        !artifact_has_string(a, w->form) || N > UINT32_MAX || K > UINT32_MAX || !packed_group(w->group, K))
-        return ftx_fail(err, FTX_EFORMAT,
-                        "%" PRIu64 " rows of %" PRIu64 " elements in groups of %u are no quantised weight", N, K,
-                        w->group);
-    if (__builtin_mul_overflow(packed_tiles(N), packed_tile((DType)w->type, K, w->group, (PackedScales)w->scales),
-                               &bytes) ||
-        bytes != w->bytes || w->offset % WEIGHT_ALIGN || !inside(w->offset, w->bytes, a->facts->weight_bytes))
-        return ftx_fail(err, FTX_EFORMAT, "%" PRIu64 " bytes at %" PRIu64 " are not what its shape asks for", w->bytes,
-                        w->offset);
-    return FTX_OK;
-}
-
-static FtxStatus check_weight(const Artifact *a, const FtxWeight *w, FtxError *err)
-{
-    uint64_t bytes;
-
-    if (!artifact_has_string(a, w->name))
-        return ftx_fail(err, FTX_EFORMAT, "its name is not inside the strings");
-    if (packed_type((DType)w->type))
-        return check_packed(a, w, err);
-    if (w->type != DT_FP32 && w->type != DT_FP16 && w->type != DT_BF16)
-        return ftx_fail(err, FTX_EFORMAT, "its type is %u", w->type);
-    if (w->rank < 1 || w->rank > 4 || w->kind > FTX_WEIGHT_TABLE)
-        return ftx_fail(err, FTX_EFORMAT, "its rank is %u, its kind %u", w->rank, w->kind);
-    bytes = dtype_size((DType)w->type);
-    for (uint32_t i = 0; i < w->rank; i++)
-        if (__builtin_mul_overflow(bytes, w->dim[i], &bytes))
-            return ftx_fail(err, FTX_EFORMAT, "its shape has more elements than there can be");
-    if (bytes != w->bytes || w->offset % WEIGHT_ALIGN || !inside(w->offset, w->bytes, a->facts->weight_bytes))
-        return ftx_fail(err, FTX_EFORMAT, "%" PRIu64 " bytes at %" PRIu64 " are not what its shape asks for", w->bytes,
-                        w->offset);
-    return FTX_OK;
-}
-
-/* Maps FILE.ftxw, a name without folders, beside the artifact. */
-static FtxStatus open_sidecar(Artifact *a, const char *path, FtxError *err)
-{
-    const char *name = artifact_string(a, a->facts->sidecar), *slash = path ? strrchr(path, '/') : NULL;
-    char beside[4096];
-    FtxStatus s;
-
-    if (!path)
-        return ftx_fail(err, FTX_EFORMAT, "its weights are in a file of their own, and it is in memory");
-    if (strchr(name, '/') || strcmp(name, "..") == 0 || strcmp(name, ".") == 0)
-        return ftx_fail(err, FTX_EFORMAT, "its weights are said to be in \"%.200s\", which is no plain file name",
-                        name);
-    if (snprintf(beside, sizeof beside, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name) >=
-        (int)sizeof beside)
-        return ftx_fail(err, FTX_EIO, "the path of its weights is too long");
-    s = file_map(beside, &a->sidecar, err);
-    if (s)
-        return ftx_context(err, s, "the weights are in a file beside the artifact");
-    if (a->sidecar.bytes != a->facts->weight_bytes)
-        return ftx_fail(err, FTX_EFORMAT, "%s has %zu bytes of weights, the artifact asks for %" PRIu64, beside,
-                        a->sidecar.bytes, a->facts->weight_bytes);
-    a->weight_data = a->sidecar.at;
-    return FTX_OK;
-}
-
-static FtxStatus check_weights(Artifact *a, const char *path, FtxError *err)
-{
-    const FtxSection *inner = find(a, FTX_SEC_WEIGHTS, 0), *tables = find(a, FTX_SEC_TABLES, 0);
-    uint64_t table_bytes = 0;
-
-    for (uint32_t i = 0; i < a->n_weights; i++) {
-        const FtxStatus s = check_weight(a, &a->weights[i], err);
-
-        if (s)
-            return ftx_context(err, s, "weight %u", i);
-        if (a->weights[i].kind == FTX_WEIGHT_TABLE)
-            table_bytes = round_up(table_bytes, WEIGHT_ALIGN) + a->weights[i].bytes;
-        if (table_bytes > MAX_SPACE)
-            return ftx_fail(err, FTX_EFORMAT, "its tables have more bytes than there can be");
-    }
-    if (!!inner + !!tables + !!a->facts->sidecar != 1)
-        return ftx_fail(err, FTX_EFORMAT, "it must have one of a weights section, a tables section and a sidecar");
-    if (a->facts->sidecar)
-        return open_sidecar(a, path, err);
-    if (inner && inner->bytes != a->facts->weight_bytes)
-        return ftx_fail(err, FTX_EFORMAT, "it has %" PRIu64 " bytes of weights and asks for %" PRIu64, inner->bytes,
-                        a->facts->weight_bytes);
-    if (tables && tables->bytes != table_bytes)
-        return ftx_fail(err, FTX_EFORMAT, "it has %" PRIu64 " bytes of tables and asks for %" PRIu64, tables->bytes,
-                        table_bytes);
-    a->weight_data = inner ? bytes_of(a, inner) : NULL;
-    a->tables = tables ? bytes_of(a, tables) : NULL;
-    return FTX_OK;
 }
 
 /* --- plans ----------------------------------------------------------------------------------- */
@@ -278,7 +176,9 @@ static FtxStatus check_named(const Artifact *a, const ArtifactPlan *p, FtxError 
                    .SRC = f->source_context,
                    .SOURCES = f->sources,
                    .BEAMS = f->beams > 1 ? f->beams : 0,
-                   .IN = f->input * (int64_t)dtype_size((DType)head->compute_type)};
+                   .IN = f->input * (int64_t)dtype_size((DType)head->compute_type),
+                   .RANKS = f->ranks - 1,
+                   .EXCHANGE = (int64_t)head->exchange};
     FtxStatus s = sizes_caches(&sizes, p->caches, p->n_caches, err);
 
     if (s)
@@ -324,6 +224,9 @@ static FtxStatus check_head(const Artifact *a, const ArtifactPlan *plan, uint32_
     if (p->space_bytes[FTX_SPACE_WEIGHTS] != a->facts->weight_bytes)
         return ftx_fail(err, FTX_EFORMAT, "it asks for %" PRIu64 " bytes of weights, there are %" PRIu64,
                         p->space_bytes[FTX_SPACE_WEIGHTS], a->facts->weight_bytes);
+    if (p->exchange > MAX_SPACE || p->exchange % (a->facts->ranks * EXCHANGE_ALIGN) ||
+        (p->exchange && a->facts->ranks == 1))
+        return ftx_fail(err, FTX_EFORMAT, "its %u ranks exchange %" PRIu64 " bytes", a->facts->ranks, p->exchange);
     return check_named(a, plan, err);
 }
 
@@ -466,7 +369,7 @@ static FtxStatus check_plan(Artifact *a, const FtxSection *section, ArtifactPlan
     p->exprs = plan_array(a, FTX_SEC_EXPRS, target, &p->n_exprs);
     p->buffers = plan_array(a, FTX_SEC_BUFFERS, target, &p->n_buffers);
     p->caches = plan_array(a, FTX_SEC_CACHES, target, &p->n_caches);
-    section = find(a, FTX_SEC_CUBIN, target);
+    section = find(a, FTX_SEC_CUBIN, target, 0);
     p->cubin = section ? bytes_of(a, section) : NULL;
     p->cubin_bytes = section ? (size_t)section->bytes : 0;
     p->source = array(a, FTX_SEC_SOURCE, target, &n);
@@ -522,7 +425,7 @@ static FtxStatus check_all(Artifact *a, const char *path, FtxError *err)
     a->chat = array(a, FTX_SEC_CHAT, 0, &n);
     a->chat_bytes = n;
     a->bad_words = array(a, FTX_SEC_BAD_WORDS, 0, &a->n_bad_words);
-    if ((s = facts_check(a, err)) || (s = check_weights(a, path, err)))
+    if ((s = facts_check(a, err)) || (s = weights_check(a, path, err)))
         return s;
 
     for (uint32_t i = 0; i < a->header->sections; i++)
@@ -573,6 +476,19 @@ void artifact_close(Artifact *a)
     *a = (Artifact){0};
 }
 
+/* Several ranks: the hash of the checksum so far and that of the next block. */
+static uint64_t sidecar_checksum(const Artifact *a)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t r = 0; r < a->facts->ranks; r++) {
+        const uint64_t block = hash64(artifact_rank(a, r).weight_data, (size_t)a->facts->weight_bytes);
+
+        sum = r ? hash64((uint64_t[]){sum, block}, 16) : block;
+    }
+    return sum;
+}
+
 FtxStatus artifact_verify(const Artifact *a, FtxError *err)
 {
     for (uint32_t i = 0; i < a->header->sections; i++) {
@@ -582,10 +498,15 @@ FtxStatus artifact_verify(const Artifact *a, FtxError *err)
             return ftx_fail(err, FTX_EFORMAT, "section %u (%s) is damaged (checksum)", i,
                             artifact_section_name(s->kind));
     }
-    if (a->sidecar.at && hash64(a->sidecar.at, a->sidecar.bytes) != a->facts->sidecar_checksum)
+    if (a->sidecar.at && sidecar_checksum(a) != a->facts->sidecar_checksum)
         return ftx_fail(err, FTX_EFORMAT, "%s is damaged, or of another build (checksum)",
                         artifact_string(a, a->facts->sidecar));
     return FTX_OK;
+}
+
+static uint64_t round_up(uint64_t n, uint64_t to)
+{
+    return (n + to - 1) / to * to;
 }
 
 const void *artifact_weight(const Artifact *a, uint32_t i)

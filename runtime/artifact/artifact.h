@@ -38,6 +38,7 @@ typedef struct Artifact {
     uint32_t n_weights;
     const int32_t *bad_words; /* NULL: none */
     uint32_t n_bad_words;     /* ids of all of them */
+    uint32_t rank;            /* whose weights these are; artifact_rank chooses */
     const void *weight_data;  /* the block; NULL: not stored, random weights only */
     const void *tables;       /* if weight_data is NULL; see artifact_weight */
     const void *tokenizer;    /* NULL: none */
@@ -55,6 +56,9 @@ FtxStatus artifact_open(const char *path, Artifact *a, FtxError *err);
 FtxStatus artifact_open_bytes(const void *p, size_t bytes, Artifact *a, FtxError *err);
 void artifact_close(Artifact *a);
 FtxStatus artifact_verify(const Artifact *a, FtxError *err); /* the weights' checksum too */
+
+/* The artifact with the weights of another rank, below facts->ranks. A copy: `a` owns the files. */
+Artifact artifact_rank(const Artifact *a, uint32_t rank);
 
 /* The stored bytes of weight i (weights[i].bytes of them); NULL: not stored, draw them. Tables are
  * always stored. */

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "../../kernels/device/io.h"
 #include "sizes.h"
 
 /* Decoding defaults have the ranges of decode.def, as in a request. */
@@ -88,6 +89,8 @@ static FtxStatus check_numbers(const Artifact *a, FtxError *err)
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
         if (ranges[i].value < ranges[i].least || ranges[i].value > INT32_MAX)
             return ftx_fail(err, FTX_EFORMAT, "its %s is %u", ranges[i].name, ranges[i].value);
+    if (f->ranks < 1 || f->ranks > FTX_MAX_RANKS)
+        return ftx_fail(err, FTX_EFORMAT, "it is for %u ranks, which must be 1 to %d", f->ranks, FTX_MAX_RANKS);
     if (f->n_ends > FTX_MAX_ENDS)
         return ftx_fail(err, FTX_EFORMAT, "it has %u end ids, at most %d", f->n_ends, FTX_MAX_ENDS);
     for (uint32_t i = 0; i < f->n_ends; i++)

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define FTX_MAGIC "FTX1\r\n\x1a\n"
-enum { FTX_FORMAT = 10 }; /* grows with every change of what is below */
+enum { FTX_FORMAT = 11 }; /* grows with every change of what is below */
 
 /* A compute capability: 800, 860, 890, 900, ... and +1 for its 'a' form: sm_90a is 901; +2 for PTX
  * that the driver translates for that GPU and all later ones: compute_80 is 802. */
@@ -23,7 +23,8 @@ typedef enum FtxSectionKind {
     FTX_SEC_SPEC,         /* the spec's text */
     FTX_SEC_BUILD,        /* text: the versions and the command that made this file, one "name value" a line */
     FTX_SEC_WEIGHT_INDEX, /* FtxWeight[] */
-    FTX_SEC_WEIGHTS,      /* bytes, mapped; absent with a sidecar */
+    FTX_SEC_WEIGHTS,      /* bytes, mapped, one for each rank; absent with a sidecar, which has the blocks of all ranks
+                             one after another, each at a multiple of 4096 */
     FTX_SEC_TOKENIZER,    /* runtime/tokenizer/tokenizer.h */
     FTX_SEC_PLAN,         /* FtxPlan, one for each target */
     FTX_SEC_KERNELS,      /* FtxKernel[], for each target */
@@ -37,8 +38,8 @@ typedef enum FtxSectionKind {
                              files; for a PTX target texts that end in a NUL */
     FTX_SEC_CACHES,       /* FtxCache[]: those of layer 0, 1, ...; encoders have none */
     FTX_SEC_SOURCE,       /* the CUDA text: what NVRTC was given */
-    FTX_SEC_TABLES,       /* bytes: without stored weights, those of kind TABLE in index order, each
-                             at a multiple of 256 */
+    FTX_SEC_TABLES,       /* bytes, one for each rank: without stored weights, those of kind TABLE in index order,
+                             each at a multiple of 256 */
     FTX_SEC_BAD_WORDS,    /* int32[]: the model's bad words, as in $bad_words of io.h; absent: none */
     FTX_SEC_CHAT,         /* runtime/chat/format.h: compiled chat templates; absent: none */
 } FtxSectionKind;
@@ -57,7 +58,7 @@ typedef struct FtxHeader { /* 64 bytes */
 typedef struct FtxSection { /* 48 bytes */
     uint32_t kind;          /* FtxSectionKind */
     uint32_t target;        /* of plan sections and code; else 0 */
-    uint32_t rank;          /* of several GPUs; 0 */
+    uint32_t rank;          /* of weights and tables: whose they are (FtxFacts.ranks); else 0 */
     uint32_t reserved;
     uint64_t offset, bytes;
     uint64_t checksum;
@@ -110,7 +111,7 @@ typedef struct FtxFacts { /* 288 bytes */
     uint32_t n_ends;
     int32_t ends[FTX_MAX_ENDS]; /* the model's end ids */
     int32_t bos;                /* -1: none. Added before text prompts by the tokenizer's rule */
-    uint64_t weight_bytes;      /* of the whole block */
+    uint64_t weight_bytes;      /* of the whole block, of one rank */
     uint32_t sidecar;           /* str: file beside this one that holds the weights; 0: inside */
     uint32_t positions;         /* learned positions bound the context; 0: no bound */
     uint64_t sidecar_checksum;
@@ -130,7 +131,8 @@ typedef struct FtxFacts { /* 288 bytes */
     uint32_t labels;         /* str: the classes' names, one a line */
     uint32_t scoring;        /* FtxScoring */
     uint32_t sources;        /* FTX_MODEL_SEQ2SEQ: sources whose keys and values are kept at once */
-    uint32_t reserved[3];
+    uint32_t ranks;          /* devices that share the model: each has a block of weights; 1: one */
+    uint32_t reserved[2];
 } FtxFacts;
 
 typedef struct FtxWeight { /* 80 bytes */
@@ -172,7 +174,7 @@ enum {
 
 enum { FTX_MAX_NAMED = 32 };
 
-typedef struct FtxPlan { /* 600 bytes */
+typedef struct FtxPlan { /* 608 bytes */
     uint32_t target;
     uint32_t weight_type, compute_type; /* DType */
     uint32_t reserved;
@@ -180,6 +182,7 @@ typedef struct FtxPlan { /* 600 bytes */
     uint64_t lower_bound;          /* of WORK: the largest sum of live bytes */
     uint64_t named[FTX_MAX_NAMED]; /* offset of FTX_NAMED_x in its space */
     uint64_t named_bytes[FTX_MAX_NAMED];
+    uint64_t exchange; /* bytes of one of the three buffers of $exchange; 0: one rank */
 } FtxPlan;
 
 /* The keys and values that attention of one layer reads. A page holds [kv_heads][kv_block] rows of each; of int8 and fp8

@@ -27,6 +27,12 @@ typedef struct DeviceApi {
     FtxStatus (*session_open)(Device *d, uint64_t kv_bytes, Session **out, uint32_t *pages, FtxError *err);
     void (*session_close)(Session *s);
 
+    /* Several ranks (group/): the session is number `rank` of all the sessions, which are of this api, and gets the
+     * addresses of their $exchange. After all are open, before the first run. NULL: the device has no ranks. */
+    FtxStatus (*join)(Session *s, int rank, int ranks, Session *const *all, FtxError *err);
+    /* Ends the session's waits for other ranks, now and later: its runs fail. From any thread. */
+    void (*stop)(Session *s);
+
     /* Host pointers of the spaces the host writes (IO) and reads (OUT); fixed for the session. On
      * a GPU IO is pinned memory that `upload` copies, OUT is mapped. The engine sets the lengths of
      * OUT to -1 while nothing is in flight, so that it never takes an old result for a new one. */
@@ -72,6 +78,9 @@ typedef struct DeviceApi {
 
 extern const DeviceApi device_cpu;
 extern const DeviceApi device_cuda; /* without a GPU: opens with FTX_ENODEVICE and a reason */
+
+/* Artifacts for several ranks (group/group.c), on the CPU and on GPUs. */
+extern const DeviceApi device_group_cpu, device_group_cuda;
 
 /* CUDA: whether there is a driver and a device, and the device's target number (901 for an H200). */
 FtxStatus device_cuda_probe(int ordinal, uint32_t *target, FtxError *err);

@@ -139,12 +139,32 @@ static FtxStatus find_cuda(const Artifact *a, int ordinal, uint32_t *target, Ftx
                     all);
 }
 
+/* A device for each rank of the artifact. */
+static FtxStatus check_devices(const Artifact *a, FtxOptions *o, FtxError *err)
+{
+    const uint32_t ranks = a->facts->ranks;
+
+    if (o->device_count && o->device_count != ranks)
+        return ftx_fail(err, FTX_EINVAL,
+                        "options.devices has %zu devices, the artifact is for %u: name as many, or compile it with "
+                        "-D parallel=%zu",
+                        o->device_count, ranks, o->device_count);
+    for (size_t i = 0; i < o->device_count; i++)
+        for (size_t k = 0; k < i; k++)
+            if (o->devices[k] == o->devices[i] || o->devices[i] < 0)
+                return ftx_fail(err, FTX_EINVAL, "options.devices[%zu] is %d: numbers of different devices, from 0", i,
+                                o->devices[i]);
+    if (o->device_count)
+        o->ordinal = o->devices[0];
+    return FTX_OK;
+}
+
 static FtxStatus open_cpu(Artifact *a, const char *reason, const FtxOptions *o, FtxModel **out, FtxError *err)
 {
     char all[200];
 
     if (artifact_plan(a, FTX_TARGET_CPU))
-        return model_on(&device_cpu, a, FTX_TARGET_CPU, reason, o, out, err);
+        return model_on(a->facts->ranks > 1 ? &device_group_cpu : &device_cpu, a, FTX_TARGET_CPU, reason, o, out, err);
     list_targets(a, all, sizeof all);
     artifact_close(a);
     if (*reason)
@@ -162,7 +182,7 @@ static FtxStatus open_cuda(Artifact *a, const FtxOptions *o, FtxModel **out, Ftx
         artifact_close(a);
         return s;
     }
-    return model_on(&device_cuda, a, target, "", o, out, err);
+    return model_on(a->facts->ranks > 1 ? &device_group_cuda : &device_cuda, a, target, "", o, out, err);
 }
 
 /* Takes a GPU if there is one that the artifact has code for, else the CPU. A GPU that fails is reported in the log. */
@@ -176,7 +196,7 @@ static FtxStatus open_auto(const char *path, Artifact *a, const FtxOptions *o, F
     for (uint32_t i = 0; i < a->n_plans; i++)
         fell |= a->plans[i].head->target != FTX_TARGET_CPU;
     if (find_cuda(a, o->ordinal, &target, &why) == FTX_OK) {
-        if (model_on(&device_cuda, a, target, "", o, out, &why) == FTX_OK)
+        if (model_on(a->facts->ranks > 1 ? &device_group_cuda : &device_cuda, a, target, "", o, out, &why) == FTX_OK)
             return FTX_OK;
         s = artifact_open(path, a, err); /* the failed attempt has closed it */
         if (s)
@@ -214,6 +234,11 @@ FtxStatus ftx_model_open(const char *path, const FtxOptions *options, FtxModel *
         s = artifact_open(path, &a, err);
     if (s)
         return s;
+    s = check_devices(&a, &o, err);
+    if (s) {
+        artifact_close(&a);
+        return s;
+    }
     switch (o.device) {
     case FTX_DEVICE_AUTO: return open_auto(path, &a, &o, model, err);
     case FTX_DEVICE_CPU: return open_cpu(&a, "", &o, model, err);

@@ -38,10 +38,14 @@ static FtxStatus await_result(FtxEngine *e, const Flight *f, const FtxOut *o, in
     }
     if (!has_come(o, length))
         return ftx_fail(err, FTX_EDEVICE, "no result for token %d of a sequence: the device has lost a step", length);
-    if (o->token < 0 || o->token >= (int)e->facts->vocab)
+    if (o->token < 0 || o->token >= (int)e->facts->vocab) {
+        s = e->api->wait(e->session, err); /* a rank that has failed leaves logits that are not finite */
+        if (s)
+            return s;
         return ftx_fail(err, FTX_EDEVICE,
                         "sampled token %d of a vocabulary of %u: the logits may not be finite (FTX_NAN=1 finds where)",
                         o->token, e->facts->vocab);
+    }
     return FTX_OK;
 }
 

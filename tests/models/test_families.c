@@ -270,6 +270,32 @@ static void check_plain(const char *path)
         fail_msg("%s: %d lines, expected less than 60", path, lines);
 }
 
+/* The same results from several ranks. The vocabulary of 101 ids is no multiple of them. */
+static void sharded(void **state)
+{
+    static const struct {
+        const char *name;
+        int ranks;
+    } some[] = {
+        {"bloom-untied", 4}, {"chatglm2", 2}, {"exaone4", 2},  {"falcon-11b", 2}, {"gemma3-both", 4}, {"gpt-oss", 2},
+        {"llama4", 2},       {"mixtral", 2},  {"glm4-moe", 2}, {"mpt-old", 4},    {"olmo2-bias", 2},  {"phi", 2},
+        {"qwen3-moe", 2},    {"stablelm", 2}, {"t5-old", 2},   {"flan-t5", 4},    {"falcon-40b", 2},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < n_cases; i++)
+        for (size_t k = 0; k < sizeof some / sizeof *some; k++) {
+            Case c = cases[i];
+
+            if (strcmp(c.name, some[k].name) != 0)
+                continue;
+            write_checkout(&c);
+            snprintf(c.name, sizeof c.name, "%s-%d", some[k].name, some[k].ranks);
+            snprintf(c.options, sizeof c.options, "-D parallel=%d", some[k].ranks);
+            check_case(&c);
+        }
+}
+
 /* The specs in tests/models/written, with the weights of the twin of the same name, give what the class gives. */
 static void written(void **state)
 {
@@ -468,7 +494,8 @@ static void fields(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(results), cmocka_unit_test(written), cmocka_unit_test(fields)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(results), cmocka_unit_test(sharded), cmocka_unit_test(written),
+                                       cmocka_unit_test(fields)};
 
     if (argc > 2)
         only = argv[2];

@@ -8,13 +8,19 @@ enum { PROMPTS = 4, MAX_PROMPT = 128, VOCAB = 320 };
 
 static const char *const models[] = {"tiny-llama", "tiny-llama-rope3", "tiny-mistral", "tiny-gpt2"};
 
-/* Default limits; prompts in chunks of 16 tokens with small pages; steps of 5 tokens and few sequences. */
+/* Default limits; prompts in chunks of 16 tokens with small pages; steps of 5 tokens and few sequences; two ranks; four
+ * ranks, of which two have the same keys and values (tiny-llama has two heads of them, tiny-mistral one). */
 static const struct {
-    const char *name, *defines;
+    const char *name, *defines, *of; /* of: the model alone; NULL: all */
 } variants[] = {
-    {"plain", ""},
-    {"chunks", "-D limits.tokens=16 -D limits.context=96 -D kv.block_size=8"},
-    {"narrow", "-D limits.tokens=5 -D limits.sequences=3 -D limits.context=104 -D kv.block_size=32"},
+    {"plain", "", NULL},
+    {"chunks", "-D limits.tokens=16 -D limits.context=96 -D kv.block_size=8", NULL},
+    {"narrow", "-D limits.tokens=5 -D limits.sequences=3 -D limits.context=104 -D kv.block_size=32", NULL},
+    {"two-gpt2", "-D parallel=2", "tiny-gpt2"},
+    {"two-llama", "-D parallel=2 -D limits.tokens=16", "tiny-llama"},
+    {"two-mistral", "-D parallel=2", "tiny-mistral"},
+    {"four-llama", "-D parallel=4", "tiny-llama"},
+    {"four-mistral", "-D parallel=4 -D limits.tokens=5 -D limits.sequences=3", "tiny-mistral"},
 };
 
 typedef struct Prompt {
@@ -137,7 +143,8 @@ static void check_model(const char *name, size_t variant)
 static void check_variant(size_t variant)
 {
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-        check_model(models[i], variant);
+        if (!variants[variant].of || strcmp(variants[variant].of, models[i]) == 0)
+            check_model(models[i], variant);
 }
 
 static void plain(void **state)
@@ -158,9 +165,17 @@ static void narrow(void **state)
     check_variant(2);
 }
 
+static void ranks(void **state)
+{
+    (void)state;
+    for (size_t i = 3; i < sizeof variants / sizeof *variants; i++)
+        check_variant(i);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(plain), cmocka_unit_test(chunks), cmocka_unit_test(narrow)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plain), cmocka_unit_test(chunks), cmocka_unit_test(narrow),
+                                       cmocka_unit_test(ranks)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -390,6 +390,10 @@ static void compute(Machine *m, Id id)
     case OP_DISTANCE_BIAS:
     case OP_GLU_CLAMPED:
     case OP_SCALE_BY_POSITION:
+    case OP_PART:
+    case OP_ALL_REDUCE:
+    case OP_ALL_GATHER:
+    case OP_RANK_SLICE:
     case OP_ROUTE_WEIGHTS:
     case OP_SLICE_HEADS:
     case OP_JOIN_PARTS:

@@ -27,7 +27,7 @@ static void test_no_padding(void **state)
 {
 #define ENDS_WITH(type, field) assert_int_equal(offsetof(type, field) + sizeof(((type *)0)->field), sizeof(type))
     (void)state;
-    ENDS_WITH(FtxOptions, step_ms);
+    ENDS_WITH(FtxOptions, device_count);
     ENDS_WITH(FtxModelInfo, end_ids_count);
     ENDS_WITH(FtxRequest, mask_user);
     ENDS_WITH(FtxEvent, prompt_top);

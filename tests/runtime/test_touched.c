@@ -20,7 +20,7 @@
 #include "runtime/ftx.h"
 #include "tests/temp.h"
 
-enum { PAGE = 1 << 16, ROOM = 16 << 20, THREADS = 20, SHORTER = 4, FAMILIES = 48, ANY = 4 << 10 };
+enum { PAGE = 1 << 16, ROOM = 16 << 20, THREADS = 20, SHORTER = 4, FAMILIES = 64, ANY = 4 << 10 };
 
 typedef enum End { AT_END, AT_START } End;
 
@@ -387,6 +387,47 @@ static void call(const char *family, const int64_t *k, int T, int S)
     guard(family, &c);
 }
 
+/* Kernels of ranks: rank 1 of two; rank 0 has brought its part. The artifact becomes one for two ranks. */
+static void call_exchange(const char *family, const int64_t *k)
+{
+    enum { BYTES = 4 << 10, PART = BYTES / 2 / sizeof(float) };
+    static _Alignas(64) char own[sizeof(FtxExchange) + 3 * BYTES], other[sizeof(FtxExchange) + 3 * BYTES];
+    static float x[ANY], y[ANY];
+    static FtxFacts facts;
+    static FtxPlan head;
+    FtxPeers peers = {.rank = 1, .ranks = 2, .timeout_ms = 1000, .bytes = BYTES};
+    const bool slice = strcmp(family, "rank_slice") == 0;
+    void *arg[4] = {x, slice ? NULL : (void *)&peers, slice ? (void *)&peers : own, y};
+    const CpuCall c = {.arg = arg, .k = k, .T = 4, .S = 2, .threads = 1};
+    const Artifact one = artifact;
+
+    peers.exchange[0] = (uintptr_t)other;
+    peers.exchange[1] = (uintptr_t)own;
+    memset(own, 0, sizeof own);
+    ((FtxExchange *)(void *)other)->count = 1;
+    for (size_t i = 0; i < ANY; i++)
+        x[i] = (float)(i % 17) - 8.0f;
+    for (size_t i = 0; i < PART; i++)
+        ((float *)(void *)(other + sizeof(FtxExchange)))[i] = (float)i;
+    facts = *artifact.facts;
+    head = *artifact_plan(&artifact, FTX_TARGET_CPU)->head;
+    facts.ranks = 2;
+    head.exchange = BYTES;
+    head.named_bytes[FTX_NAMED_peers] = sizeof peers;
+    head.named_bytes[FTX_NAMED_exchange] = sizeof own;
+    artifact.facts = &facts;
+    for (uint32_t i = 0; i < artifact.n_plans; i++)
+        artifact.plans[i].head = &head;
+    guard(family, &c);
+    if (strcmp(family, "all_reduce") == 0)
+        assert_true(y[20] == 20.0f + x[20]);
+    if (strcmp(family, "all_gather") == 0) /* row 1 begins with that of rank 0 */
+        assert_true(y[k[1]] == (float)k[0] && y[k[1] + k[0]] == x[k[0]]);
+    if (slice)
+        assert_true(y[0] == x[k[0] / 2]);
+    artifact = one;
+}
+
 static void test_other_kernels(void **state)
 {
     int64_t eps;
@@ -412,6 +453,9 @@ static void test_other_kernels(void **state)
         call("normalize", (const int64_t[]){21, eps, rows_s}, 4, 2);
         call("act", (const int64_t[]){21, FTX_ACT_SILU, rows_s}, 4, 2);
         call("glu", (const int64_t[]){21, FTX_ACT_SILU, rows_s}, 4, 2);
+        call_exchange("all_reduce", (const int64_t[]){21, rows_s});
+        call_exchange("all_gather", (const int64_t[]){21, 40, rows_s});
+        call_exchange("rank_slice", (const int64_t[]){24, 2, rows_s});
     }
     call("scale_by_position", (const int64_t[]){21, eps, 4, 1}, 4, 2);
     call("slice_heads", (const int64_t[]){3, 4, 7, 3}, 4, 2);

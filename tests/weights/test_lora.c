@@ -172,7 +172,7 @@ static void check_packed(Read *r, Id id, DType type)
     packing.bytes = n * dtype_size(type);
     strcpy(path, temp_path("block"));
     assert_int_equal(file_create(path, &out, &err), FTX_OK);
-    if (!weights_pack(r->c, &r->spec, &packing, out, 0, &checksum, NULL, NULL, &r->d))
+    if (!weights_pack(r->c, &r->spec, &packing, 0, out, 0, &checksum, NULL, NULL, &r->d))
         fail_msg("%s", r->d.text);
     assert_int_equal(file_commit(out, &err), FTX_OK);
     assert_int_equal(file_map(path, &map, &err), FTX_OK);

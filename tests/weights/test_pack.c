@@ -410,7 +410,7 @@ static bool pack(Fixture *f, FileMap *map, uint64_t *checksum, uint64_t at)
     strcpy(path, temp_path("block"));
     calls = last_done = 0;
     assert_int_equal(file_create(path, &out, &err), FTX_OK);
-    if (!weights_pack(f->c, &f->spec, &f->packing, out, at, checksum, count, &calls, &f->d)) {
+    if (!weights_pack(f->c, &f->spec, &f->packing, 0, out, at, checksum, count, &calls, &f->d)) {
         file_abort(out);
         return false;
     }

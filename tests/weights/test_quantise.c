@@ -234,7 +234,7 @@ static bool pack(Fixture *f, Id id, DType type, int64_t group, PackedScales scal
     f->packing.bytes = w.bytes;
     strcpy(path, temp_path("quantise.bin"));
     assert_int_equal(file_create(path, &out, &err), FTX_OK);
-    ok = weights_pack(f->c, &f->spec, &f->packing, out, 0, &checksum, NULL, NULL, &f->d);
+    ok = weights_pack(f->c, &f->spec, &f->packing, 0, out, 0, &checksum, NULL, NULL, &f->d);
     if (!ok)
         file_abort(out);
     else if (file_commit(out, &err) || file_map(path, &f->map, &err))

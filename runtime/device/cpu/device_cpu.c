@@ -59,7 +59,9 @@ struct Session {
     void **arg;     /* [n_operands] */
     FtxProfile *profile;
     bool profiling, nan;
-    Trace *trace; /* NULL: nothing is recorded */
+    FtxExchange *exchange; /* of several ranks, after join; else NULL */
+    int timeout;           /* seconds to wait for another rank */
+    Trace *trace;          /* NULL: nothing is recorded */
     /* the run in progress */
     const FtxProgram *program;
     const Prepared *first; /* its first launch; watched: the one that runs */
@@ -281,6 +283,42 @@ static FtxStatus cpu_session_open(Device *d, uint64_t kv_bytes, Session **out, u
     return FTX_OK;
 }
 
+static FtxExchange *exchange_at(const Session *s)
+{
+    return (FtxExchange *)(void *)(s->space[FTX_SPACE_STATE] + s->device->plan->head->named[FTX_NAMED_exchange]);
+}
+
+static FtxStatus cpu_join(Session *s, int rank, int ranks, Session *const *all, FtxError *err)
+{
+    const FtxPlan *head = s->device->plan->head;
+    FtxPeers *peers = (FtxPeers *)(void *)(s->space[FTX_SPACE_STATE] + head->named[FTX_NAMED_peers]);
+    const FtxStatus status = env_int(ENV_FTX_PEER_TIMEOUT, 1, 3600, 10, &s->timeout, err);
+
+    if (status)
+        return status;
+    *peers = (FtxPeers){.rank = rank, .ranks = ranks, .timeout_ms = s->timeout * 1000, .bytes = head->exchange};
+    for (int r = 0; r < ranks; r++)
+        peers->exchange[r] = (uintptr_t)exchange_at(all[r]);
+    s->exchange = exchange_at(s);
+    return FTX_OK;
+}
+
+static void cpu_stop(Session *s)
+{
+    __atomic_store_n(&s->exchange->stop, 1, __ATOMIC_RELAXED);
+}
+
+/* Whether an exchange with other ranks has failed. */
+static FtxStatus check_exchange(const Session *s, FtxError *err)
+{
+    if (!s->exchange || !__atomic_load_n(&s->exchange->stop, __ATOMIC_RELAXED))
+        return FTX_OK;
+    if (!s->exchange->failed)
+        return ftx_fail(err, FTX_EDEVICE, "another rank has failed");
+    return ftx_fail(err, FTX_EDEVICE, "rank %u did not come within %d s (FTX_PEER_TIMEOUT)", s->exchange->failed - 1,
+                    s->timeout);
+}
+
 static void *cpu_io(Session *s)
 {
     return s->space[FTX_SPACE_IO];
@@ -419,10 +457,15 @@ static FtxStatus run_once(Session *s, uint32_t program, int T, int S, FtxError *
     s->first = s->device->launch + s->program->first_launch;
     s->T = T;
     s->S = S;
-    if (s->profiling || s->trace || s->nan)
-        return run_watched(s, s->program->n_launches, err);
+    if (s->device->artifact->facts->ranks > 1 && !s->exchange)
+        return ftx_fail(err, FTX_EINVAL, "the session is one of several ranks and has not joined the others");
+    if (s->profiling || s->trace || s->nan) {
+        const FtxStatus status = run_watched(s, s->program->n_launches, err);
+
+        return status ? status : check_exchange(s, err);
+    }
     team_run(s->team, run_piece, s, (int)s->program->n_launches);
-    return FTX_OK;
+    return check_exchange(s, err);
 }
 
 static FtxStatus cpu_run(Session *s, uint32_t program, int T, int S, int times, FtxError *err)
@@ -478,6 +521,8 @@ const DeviceApi device_cpu = {
     .describe = cpu_describe,
     .session_open = cpu_session_open,
     .session_close = cpu_session_close,
+    .join = cpu_join,
+    .stop = cpu_stop,
     .io = cpu_io,
     .out = cpu_out,
     .upload = cpu_upload,

@@ -103,6 +103,8 @@ static bool extent_name(void *user, const char *name, ExprKind *kind, int64_t *v
         {"beams", f->beams > 1 ? f->beams : 0},
         {"source_context", f->source_context},
         {"sources", f->sources},
+        {"ranks", f->ranks},
+        {"exchange", (int64_t)l->plan->head->exchange},
         {"ids", source ? f->source_vocab : f->vocab},
         {"places", source ? f->source_context : f->context},
         {"encodes", encodes},

@@ -1,0 +1,12 @@
+/* group.h - several ranks (devices that share a model) as one device. */
+#ifndef FTX_GROUP_H
+#define FTX_GROUP_H
+
+#include "../device.h"
+
+/* Opens one device of `inner` for each rank of the artifact, each with its own weights: o->devices has their numbers. The
+ * tables of device.h call it with the CPU and with CUDA, tests with devices of their own. */
+FtxStatus group_open(const DeviceApi *inner, const Artifact *a, const ArtifactPlan *plan, const FtxOptions *o,
+                     Device **out, FtxError *err);
+
+#endif
