@@ -152,6 +152,8 @@ static void choose_layout(Shard *s, Id id)
     if (sum && s->pieces[v->args[0]] == s->ranks) {
         const Id w = v->args[v->op == OP_LINEAR ? 1 : 2];
 
+        if (columns_of(g, w) % s->ranks)
+            refuse(s, id, "columns of the weight");
         if (columns_of(g, w) / s->ranks % group_of(g, w))
             refuse(s, id, "elements of its weight that share a scale");
         s->rule[id] = sum;

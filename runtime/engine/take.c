@@ -72,20 +72,20 @@ static FtxStatus read_row(FtxEngine *e, int i, FtxError *err)
     return e->api->read(e->session, FTX_NAMED_logits, (size_t)i * bytes, e->draw.row, bytes, err);
 }
 
-static int length_of(const Flight *f, int i)
+static int length_then(const Flight *f, int i)
 {
     return f->row[i].from + f->row[i].count + f->taken;
 }
 
 static const FtxOut *out_of(const FtxEngine *e, const Flight *f, int i)
 {
-    return &e->out[(size_t)(length_of(f, i) % FTX_OUT_RING) * e->facts->sequences + (size_t)i];
+    return &e->out[(size_t)(length_then(f, i) % FTX_OUT_RING) * e->facts->sequences + (size_t)i];
 }
 
 static FtxStatus land_row(FtxEngine *e, const Flight *f, int i, FtxError *err)
 {
     Request *r = f->row[i].request;
-    const int length = length_of(f, i);
+    const int length = length_then(f, i);
     const FtxOut *from = out_of(e, f, i);
     FtxOut *o = &e->landed[i];
     FtxStatus s = await_result(e, f, from, length, err);
@@ -133,7 +133,7 @@ bool take_has_come(const FtxEngine *e, const Flight *f)
 {
     for (int i = 0; i < f->rows; i++)
         if (f->row[i].request && f->row[i].emit)
-            return has_come(out_of(e, f, i), length_of(f, i));
+            return has_come(out_of(e, f, i), length_then(f, i));
     return true;
 }
 

@@ -139,6 +139,10 @@ static const Lie lies[] = {
     FACT("max_top_k is -1", F(FtxFacts, decode.max_top_k, -1)),
     FACT("must have one of a weights section", F(FtxFacts, sidecar, 1)),
 
+    FACT("it is for 0 ranks, which must be 1 to 8", F(FtxFacts, ranks, 0)),
+    FACT("it is for 9 ranks, which must be 1 to 8", F(FtxFacts, ranks, 9)),
+    FACT("it has no weights of rank 1", F(FtxFacts, ranks, 2)),
+
     WEIGHT(0, "its name is not inside", F(FtxWeight, name, 1 << 20)),
     WEIGHT(0, "its type is 0", F(FtxWeight, type, 0)),
     WEIGHT(0, "its type is 4", F(FtxWeight, type, DT_I32)),
@@ -180,6 +184,8 @@ static const Lie lies[] = {
     PLAN(NULL, F(FtxPlan, named_bytes[FTX_NAMED_step], 256)),
 
     PLAN("$v has", F(FtxPlan, space_bytes[FTX_SPACE_PAGES], 383)),
+
+    PLAN("its 1 ranks exchange 16 bytes", F(FtxPlan, exchange, 16)),
 
     CACHE("cache 0: 0 kv_heads", F(FtxCache, kv_heads, 0)),
     CACHE("kv_heads of 0 and 8", F(FtxCache, k_dim, 0)),

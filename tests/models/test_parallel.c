@@ -5,6 +5,7 @@
 #include "golden.h"
 #include "kernels/device/io.h"
 #include "runtime/device/group/group.h"
+#include "runtime/base/hash.h"
 #include "runtime/engine/model.h"
 
 enum { TOKENS = 12 };
@@ -294,6 +295,109 @@ static void wrong_devices(void **state)
     ftx_model_close(model);
 }
 
+/* --- files that lie ------------------------------------------------------------------------------------ */
+
+static char *file; /* the artifact in memory */
+static size_t file_bytes;
+
+static FtxSection *section_of(uint32_t kind, uint32_t rank)
+{
+    FtxHeader *h = (FtxHeader *)(void *)file;
+    FtxSection *s = (FtxSection *)(void *)(file + h->sections_at);
+
+    for (uint32_t i = 0; i < h->sections; i++)
+        if (s[i].kind == kind && s[i].rank == rank)
+            return &s[i];
+    fail();
+    return NULL;
+}
+
+static void read_whole(void)
+{
+    char path[1000];
+    FILE *f;
+
+    golden_path("parallel", path, sizeof path);
+    f = fopen(path, "rb");
+    assert_non_null(f);
+    fseek(f, 0, SEEK_END);
+    file_bytes = (size_t)ftell(f);
+    rewind(f);
+    file = aligned_alloc(4096, (file_bytes + 4095) / 4096 * 4096);
+    assert_non_null(file);
+    assert_int_equal(fread(file, 1, file_bytes, f), file_bytes);
+    fclose(f);
+}
+
+/* The file as it is now, with right checksums, is refused so; NULL: it runs. */
+static void check_lie(const char *text)
+{
+    FtxHeader *h = (FtxHeader *)(void *)file;
+    FtxSection *s = (FtxSection *)(void *)(file + h->sections_at);
+    FtxModel *model = NULL;
+    Artifact a;
+    FtxError err = {0};
+    FtxStatus status;
+
+    for (uint32_t i = 0; i < h->sections; i++)
+        s[i].checksum = hash64(file + s[i].offset, (size_t)s[i].bytes);
+    h->sections_checksum = hash64(s, h->sections * sizeof *s);
+    status = artifact_open_bytes(file, file_bytes, &a, &err);
+    if (!status)
+        status = model_on(&device_group_cpu, &a, FTX_TARGET_CPU, "", NULL, &model, &err);
+    if (!status) {
+        GoldenAnswer answer;
+
+        assert_int_equal(generate(model, &answer, &err), FTX_OK);
+        same_tokens(&answer);
+        ftx_model_close(model);
+    }
+    assert_int_equal(status, text ? FTX_EFORMAT : FTX_OK);
+    if (text && !strstr(err.text, text))
+        fail_msg("expected '%s' in '%s'", text, err.text);
+    free(file);
+}
+
+static void lies(void **state)
+{
+    FtxPlan *head;
+
+    (void)state;
+    read_whole();
+    check_lie(NULL);
+    read_whole();
+    section_of(FTX_SEC_WEIGHTS, 1)->rank = 5;
+    check_lie("it has weights of rank 5, and 2 ranks");
+    read_whole();
+    section_of(FTX_SEC_WEIGHTS, 1)->rank = 8;
+    check_lie("(weights) is for rank 8");
+    read_whole();
+    section_of(FTX_SEC_WEIGHTS, 1)->rank = 0;
+    check_lie("are both the weights of target 0");
+    read_whole();
+    section_of(FTX_SEC_STRINGS, 0)->rank = 1;
+    check_lie("(strings) is for rank 1");
+    read_whole();
+    section_of(FTX_SEC_WEIGHTS, 1)->bytes -= 256;
+    check_lie("bytes of weights and asks for");
+    read_whole();
+    head = (FtxPlan *)(void *)(file + section_of(FTX_SEC_PLAN, 0)->offset);
+    head->exchange += 16;
+    check_lie("its 2 ranks exchange");
+    read_whole();
+    head = (FtxPlan *)(void *)(file + section_of(FTX_SEC_PLAN, 0)->offset);
+    head->exchange += 32;
+    check_lie("$exchange has");
+    read_whole();
+    head = (FtxPlan *)(void *)(file + section_of(FTX_SEC_PLAN, 0)->offset);
+    head->exchange = 512;
+    check_lie("all_reduce");
+    read_whole();
+    head = (FtxPlan *)(void *)(file + section_of(FTX_SEC_PLAN, 0)->offset);
+    head->named_bytes[FTX_NAMED_peers] = 112;
+    check_lie("$peers has 112 bytes");
+}
+
 /* Times are those of rank 0; random weights are the same on all ranks where they are whole. */
 static void benches(void **state)
 {
@@ -321,7 +425,7 @@ int main(void)
         cmocka_unit_test_setup(fails, no_faults),      cmocka_unit_test_setup(late, no_faults),
         cmocka_unit_test_setup(wrong_step, no_faults), cmocka_unit_test_setup(refused, no_faults),
         cmocka_unit_test_setup(pages, no_faults),      cmocka_unit_test_setup(wrong_devices, no_faults),
-        cmocka_unit_test_setup(benches, no_faults),
+        cmocka_unit_test_setup(benches, no_faults),       cmocka_unit_test(lies),
     };
 
     return cmocka_run_group_tests(tests, compile_once, NULL);
