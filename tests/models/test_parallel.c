@@ -425,7 +425,7 @@ int main(void)
         cmocka_unit_test_setup(fails, no_faults),      cmocka_unit_test_setup(late, no_faults),
         cmocka_unit_test_setup(wrong_step, no_faults), cmocka_unit_test_setup(refused, no_faults),
         cmocka_unit_test_setup(pages, no_faults),      cmocka_unit_test_setup(wrong_devices, no_faults),
-        cmocka_unit_test_setup(benches, no_faults),       cmocka_unit_test(lies),
+        cmocka_unit_test_setup(benches, no_faults),    cmocka_unit_test(lies),
     };
 
     return cmocka_run_group_tests(tests, compile_once, NULL);
