@@ -1,6 +1,7 @@
 // linear_tile.cu - contracts and instance of linear_tile.cuh: linear layers of many rows on sm_90a
 //
-// Chosen for 16-bit weights in encode programs of any size, and in decode programs of 65 to 512 tokens. Prompts of
+// Chosen for 16-bit weights in encode programs of any size, and in decode programs of 65 to 512 tokens for small layers (large
+// ones: linear_batch.cu). Prompts of
 // decoders go to cuBLASLt (matmul.cu): their programs take any number of rows, often few, and these tiles are chosen
 // for T_MAX.
 //

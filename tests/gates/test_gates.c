@@ -508,6 +508,7 @@ static int open_all(void **state)
         fail_msg("%s", d.text);
     add_folder(&gate, "specs");
     add_folder(&gate, "tests/models");
+    add(&gate, "specs/llama-3.2-1b.lua", "limits.sequences=512", SOME, false); /* linear_batch */
     for (int i = 0; i < 35 && gate.all; i++) { /* as many as tests/models/test_odd.c runs */
         add_odd(&gate, false, i);
         if (i < 10)

@@ -35,7 +35,7 @@ static void expect_ok(cudaError_t e, const char *what, int line)
 extern const Instance part0[], part1[], part2[], part3[];
 extern const int part0_count, part1_count, part2_count, part3_count;
 
-enum { MAX_M = 64, TOKENS = 192, CONTEXT = 256, BLOCK = 16, PAGES = CONTEXT / BLOCK, GUARD = 4096 };
+enum { MAX_M = 64, MANY = 512, TOKENS = 192, CONTEXT = 256, BLOCK = 16, PAGES = CONTEXT / BLOCK, GUARD = 4096 };
 static cudaStream_t stream;
 static unsigned seed;
 
@@ -190,7 +190,7 @@ static void prepare(const Instance &i)
 static std::string key_of(const Instance &i)
 {
     char s[200];
-    snprintf(s, sizeof s, "x%d y%d kv%d n%d k%d norm%d b%d act%d glu%d res%d app%d/%d/%d/%d/%d last%d", i.x, i.y, i.kv, i.n, i.k,
+    snprintf(s, sizeof s, "%sx%d y%d kv%d n%d k%d norm%d b%d act%d glu%d res%d app%d/%d/%d/%d/%d last%d", i.m > MAX_M ? "many " : "", i.x, i.y, i.kv, i.n, i.k,
              i.norm, i.bias, i.act, i.glu, i.res, i.append, i.H, i.G, i.E, i.ROT, i.last);
     return s;
 }
@@ -206,7 +206,7 @@ static void make(Problem &p, const Instance &i)
 {
     std::mt19937 rng(seed ^ (unsigned)std::hash<std::string>()(key_of(i)));
     std::uniform_real_distribution<float> u(-1, 1);
-    const int N = i.n, K = i.k, T = i.last ? TOKENS : MAX_M;
+    const int MAX = i.m > MAX_M ? MANY : MAX_M, N = i.n, K = i.k, T = i.last ? TOKENS : MAX;
     p.x.make((size_t)T * K * size_of(i.x));
     for (int t = 0; t < T; t++) {
         const float shift = 0.5f * u(rng), scale = 0.3f + fabsf(u(rng));
@@ -217,12 +217,12 @@ static void make(Problem &p, const Instance &i)
     const float ws = sqrtf(3.0f / K);
     for (size_t j = 0; j < (size_t)N * K; j++)
         p.w.set(j, i.x, ws * ((int)(rng() >> 8) / 8388608.0f - 1.0f));
-    p.g.make(K * 4), p.c.make(K * 4), p.b.make(N * 4), p.r.make((size_t)MAX_M * N * size_of(i.x));
+    p.g.make(K * 4), p.c.make(K * 4), p.b.make(N * 4), p.r.make((size_t)MAX * N * size_of(i.x));
     for (int k = 0; k < K; k++)
         p.g.set(k, 1, 1 + 0.3f * u(rng)), p.c.set(k, 1, 0.3f * u(rng));
     for (int n = 0; n < N; n++)
         p.b.set(n, 1, u(rng));
-    for (size_t j = 0; j < (size_t)MAX_M * N; j++)
+    for (size_t j = 0; j < (size_t)MAX * N; j++)
         p.r.set(j, i.x, u(rng));
     const int rot = i.append ? i.ROT / 2 : 0;
     p.table.make((size_t)CONTEXT * rot * 8 + 8);
@@ -231,31 +231,31 @@ static void make(Problem &p, const Instance &i)
             const double f = q * pow(10000.0, -2.0 * e / i.ROT);
             p.table.set((q * rot + e) * 2, 1, (float)cos(f)), p.table.set((q * rot + e) * 2 + 1, 1, (float)sin(f));
         }
-    p.step.make(sizeof(FtxStep)), p.token.make(sizeof(FtxToken) * TOKENS), p.rows.make(sizeof(FtxRow) * MAX_M), p.pages.make(4 * MAX_M * PAGES);
-    std::vector<int> order(MAX_M * PAGES);
+    p.step.make(sizeof(FtxStep)), p.token.make(sizeof(FtxToken) * std::max<int>(T, TOKENS)), p.rows.make(sizeof(FtxRow) * MAX), p.pages.make(4 * MAX * PAGES);
+    std::vector<int> order(MAX * PAGES);
     for (size_t j = 0; j < order.size(); j++)
         order[j] = (int)j;
     std::shuffle(order.begin(), order.end(), rng);
     memcpy(p.pages.host.data(), order.data(), order.size() * 4);
     FtxToken *token = (FtxToken *)p.token.host.data();
-    for (int t = 0; t < MAX_M; t++)
-        token[t] = {1, (int)(rng() % CONTEXT), t, (t * 37 + 5) % MAX_M};
+    for (int t = 0; t < MAX; t++)
+        token[t] = {1, (int)(rng() % CONTEXT), t, (t * 37 + 5) % MAX};
     FtxRow *row = (FtxRow *)p.rows.host.data();
-    for (int s = 0, at = 0; s < MAX_M; s++) {
+    for (int s = 0, at = 0; s < MAX; s++) {
         row[s].q_start = at;
         row[s].q_len = 1 + (int)(rng() % 3);
         at += row[s].q_len;
     }
     p.out = i.append ? i.H * i.E : i.glu ? N / 2 : N;
-    p.y.make((size_t)MAX_M * p.out * size_of(i.y));
-    const size_t cache = i.append ? (size_t)MAX_M * PAGES * i.G * BLOCK * i.E * size_of(i.kv) : 16;
+    p.y.make((size_t)MAX * p.out * size_of(i.y));
+    const size_t cache = i.append ? (size_t)MAX * PAGES * i.G * BLOCK * i.E * size_of(i.kv) : 16;
     p.k.make(cache), p.v.make(cache);
     for (Buffer *d : {&p.x, &p.w, &p.g, &p.c, &p.b, &p.r, &p.table, &p.step, &p.token, &p.rows, &p.pages})
         d->up();
     CK(cudaDeviceSynchronize());  // a copy of ordinary memory may still be under way
 
-    std::vector<double> xn((size_t)MAX_M * K);
-    for (int m = 0; m < MAX_M; m++) {
+    std::vector<double> xn((size_t)MAX * K);
+    for (int m = 0; m < MAX; m++) {
         const size_t at = (size_t)(i.last ? row[m].q_start + row[m].q_len - 1 : m) * K;
         double mean = 0, var = 0;
         for (int k = 0; k < K; k++)
@@ -272,25 +272,25 @@ static void make(Problem &p, const Instance &i)
         }
     }
     double *dx, *dy;
-    CK(cudaMalloc(&dx, xn.size() * 8)), CK(cudaMalloc(&dy, (size_t)MAX_M * N * 8));
+    CK(cudaMalloc(&dx, xn.size() * 8)), CK(cudaMalloc(&dy, (size_t)MAX * N * 8));
     CK(cudaMemcpy(dx, xn.data(), xn.size() * 8, cudaMemcpyHostToDevice));
     CK(cudaDeviceSynchronize());
-    reference<<<dim3((N + 127) / 128, MAX_M), 128, 0, stream>>>(dx, p.w.device, i.x, dy, MAX_M, N, K);
+    reference<<<dim3((N + 127) / 128, MAX), 128, 0, stream>>>(dx, p.w.device, i.x, dy, MAX, N, K);
     CK(cudaStreamSynchronize(stream));
-    std::vector<double> s((size_t)MAX_M * N);
+    std::vector<double> s((size_t)MAX * N);
     CK(cudaMemcpy(s.data(), dy, s.size() * 8, cudaMemcpyDeviceToHost));
     CK(cudaFree(dx)), CK(cudaFree(dy));
     for (int probe = 0; probe < 3; probe++) {  // the device's loop against the host's
-        const int m = (int)(rng() % MAX_M), n = (int)(rng() % N);
+        const int m = (int)(rng() % MAX), n = (int)(rng() % N);
         double v = 0;
         for (int k = 0; k < K; k++)
             v += xn[(size_t)m * K + k] * p.w.get((size_t)n * K + k, i.x);
         if (fabs(v - s[(size_t)m * N + n]) > 1e-9 * (1 + fabs(v)))
             printf("FAIL reference %g %g\n", v, s[(size_t)m * N + n]);
     }
-    p.want.assign((size_t)MAX_M * p.out, 0);
-    p.want_k.assign(i.append ? (size_t)MAX_M * 2 * i.G * i.E : 0, 0);
-    for (int m = 0; m < MAX_M; m++) {
+    p.want.assign((size_t)MAX * p.out, 0);
+    p.want_k.assign(i.append ? (size_t)MAX * 2 * i.G * i.E : 0, 0);
+    for (int m = 0; m < MAX; m++) {
         double *v = &s[(size_t)m * N];
         for (int n = 0; n < N && i.bias; n++)
             v[n] += p.b.get(n, 1);
@@ -358,7 +358,7 @@ static void check(Problem &p, const Instance &i)
             compare(c.get(at, i.kv), p.want_k[(size_t)m * 2 * i.G * i.E + n]);
             bits.insert(bits.end(), c.host.begin() + at * size_of(i.kv), c.host.begin() + (at + 1) * size_of(i.kv));
         }
-        std::vector<char> &first = p.first[strstr(i.family, "hopper") || strstr(i.family, "swapped") ? i.cluster * MAX_M + m : m];
+        std::vector<char> &first = p.first[strstr(i.family, "hopper") || strstr(i.family, "swapped") || strstr(i.family, "batch") ? i.cluster * MANY + m : m];
         if (first.empty())
             first = bits;
         else if (first == bits)
@@ -459,20 +459,20 @@ static void timings(const std::vector<Instance> &all, const char *only)
         CK(cudaMalloc(&p, 64 << 20));
         fill<<<1024, 256, 0, stream>>>((bf16 *)p, 32 << 20, 1.0f);
     }
-    CK(cudaMalloc(&c.g, 1 << 20)), CK(cudaMalloc(&c.table, 1 << 20)), CK(cudaMalloc(&c.step, 64)), CK(cudaMalloc(&c.token, 4096));
-    CK(cudaMalloc(&c.rows, 4096)), CK(cudaMalloc(&c.pages, 65536)), CK(cudaMalloc(&c.k, 64 << 20)), CK(cudaMalloc(&c.v, 64 << 20));
+    CK(cudaMalloc(&c.g, 1 << 20)), CK(cudaMalloc(&c.table, 1 << 20)), CK(cudaMalloc(&c.step, 64)), CK(cudaMalloc(&c.token, MANY * sizeof(FtxToken)));
+    CK(cudaMalloc(&c.rows, MANY * sizeof(FtxRow))), CK(cudaMalloc(&c.pages, 65536)), CK(cudaMalloc(&c.k, 64 << 20)), CK(cudaMalloc(&c.v, 64 << 20));
     std::vector<float> ones(1 << 18, 1.0f);
     CK(cudaMemcpy(c.g, ones.data(), 1 << 20, cudaMemcpyHostToDevice)), CK(cudaMemcpy(c.table, ones.data(), 1 << 20, cudaMemcpyHostToDevice));
-    std::vector<FtxToken> token(64);
-    std::vector<FtxRow> row(64);
+    std::vector<FtxToken> token(MANY);
+    std::vector<FtxRow> row(MANY);
     std::vector<int> pages(64 * PAGES);
-    for (int t = 0; t < 64; t++) {
-        token[t] = {1, 100 + t, t, t};
+    for (int t = 0; t < MANY; t++) {
+        token[t] = {1, 100 + t % 64 + t / 64, t, t % 64}; // 64 caches are enough
         row[t].q_start = t, row[t].q_len = 1;
-        for (int b = 0; b < PAGES; b++)
-            pages[t * PAGES + b] = t * PAGES + b;
     }
-    CK(cudaMemcpy(c.token, token.data(), 1024, cudaMemcpyHostToDevice)), CK(cudaMemcpy(c.rows, row.data(), 64 * sizeof(FtxRow), cudaMemcpyHostToDevice));
+    for (size_t b = 0; b < pages.size(); b++)
+        pages[b] = (int)b;
+    CK(cudaMemcpy(c.token, token.data(), token.size() * sizeof(FtxToken), cudaMemcpyHostToDevice)), CK(cudaMemcpy(c.rows, row.data(), row.size() * sizeof(FtxRow), cudaMemcpyHostToDevice));
     CK(cudaMemcpy(c.pages, pages.data(), pages.size() * 4, cudaMemcpyHostToDevice));
     CK(cudaStreamSynchronize(stream));
     std::vector<std::string> names;

@@ -21,7 +21,7 @@ rows, contracts = [], {}
 
 def norms(template):
     """The norms that a template's match lines have: 0 none, 1 RMS norm, 2 layer norm."""
-    if "swapped" in template:
+    if "swapped" in template or "batch" in template:
         return (0,)
     if "hopper" in template:
         return (0, 1) if "head" in template else (1,)
@@ -52,7 +52,7 @@ def add(template, x, n, k, m, norm=0, bias=0, act=0, glu=0, res=0, heads=None, k
     facts = dict(x=x, y=y, kv=kv or x, n=n, k=k, m=m, norm=norm, bias=bias, act=act, glu=glu, res=res, append=int(bool(heads)),
                  H=h, G=g, E=e, ROT=rot, last=int(last), grid=env["LAUNCH_grid"][0], block=env["LAUNCH_block"][0],
                  smem=env["LAUNCH_smem"][0], tile_x=env.get("TILED_x", 0), tile_w=env.get("TILED_w", 0),
-                 cluster=env.get("CLUSTER_SIZE", 1))
+                 cluster=env.get("SPLIT_K", env.get("CLUSTER_SIZE", 1)))
     rows.append((template, name, body, facts, seq, f'N{env.get("TILE_N","-")} P{env.get("PASSES","-")} CL{env.get("CLUSTER_SIZE","-")} ST{env.get("STAGES","-")} {force or ""}'))
     return True
 
@@ -105,6 +105,13 @@ def checks():
             force = {"TILE_N": tile, "CLUSTER_SIZE": size}
             add("linear_swapped", BF16, 1000, 712, (64, 32, 16)[n % 3], bias=1, res=1, force=force)
             add("linear_swapped", FP16, 1001, 1096, (32, 64, 16)[n % 3], act=5, force=force)
+    for n, tile in enumerate((32, 48, 64, 96, 112, 128, 160, 192, 224, 256)):
+        for i, split in enumerate((1, 2, 4)):
+            force = {"TILE_N": tile, "SPLIT_K": split}
+            m = (65, 128, 256, 192, 300, 512)[(n + i) % 6]
+            add("linear_batch", BF16, 1000, 712, m, bias=1, res=1, force=force)
+            add("linear_batch", FP16, 2008, 1096, m, glu=1, act=5, force=force)
+            add("linear_batch_append", FP16, 640, 576, m, heads=(6, 2, 64, 64), force=force)
     every(FP32, 640, 384, (1, 8, 64), norm=1, heads=(6, 2, 64, 64))
     every(FP32, 300, 301, (1, 16), norm=2, bias=1, act=2)
     every(FP32, 4096, 2048, (1, 64), norm=1, glu=1, act=5)
@@ -165,7 +172,7 @@ def main():
         parts[i % len(parts)].append(r)
     for i, part in enumerate(parts):
         with open(os.path.join(out, f"part{i}.cu"), "w") as f:
-            f.write('#include "linear.cuh"\n#include "linear_wide.cuh"\n#include "linear_hopper.cuh"\n#include "linear_swapped.cuh"\n#include "linear_fma.cuh"\n#include "linear_check.h"\n')
+            f.write('#include "linear.cuh"\n#include "linear_wide.cuh"\n#include "linear_hopper.cuh"\n#include "linear_swapped.cuh"\n#include "linear_batch.cuh"\n#include "linear_fma.cuh"\n#include "linear_check.h"\n')
             for template, name, body, facts, seq, note in part:
                 f.write(f"namespace n{name} {{\n{body}}}\n")
             f.write(f"extern const Instance part{i}[] = {{\n")

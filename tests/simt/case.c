@@ -155,7 +155,7 @@ size_t suite_add(Suite *s, const Case *c, const char *name)
                 if (match_at(&u.facts, uses, k, &k->matches.at[m], way, c->head ? g->logits : g->output, gives, &u.b,
                              NULL, s->scratch) &&
                     (!c->segments || unit_reads_form(&u, g->logits)) &&
-                    contract_fit(&u.facts, &u.b, s->keep, s->scratch, &u.fit, &reason))
+                    contract_fit_with(&u.facts, &u.b, c->use, c->n_use, s->keep, s->scratch, &u.fit, &reason))
                     add_unit(s, &u);
     }
     return s->n + s->left - before;

@@ -34,8 +34,10 @@ typedef struct Case {
     const char *only;            /* the kernel family to test; NULL: all that match */
     float flat;                  /* logits are `levels` values within this distance of 0; 0: anywhere from -5 to 5 */
     int levels;                  /* number of different logits if flat; 0: 129 */
-    float ties; /* activations are multiples of 1/2, one in 16 of them this number, the largest; 0: any */
-    int blocks; /* run so many clusters at each end of the grid and as many between; 0: all */
+    float ties;        /* activations are multiples of 1/2, one in 16 of them this number, the largest; 0: any */
+    int blocks;        /* run so many clusters at each end of the grid and as many between; 0: all */
+    TunedConst use[4]; /* values of tuned constants; the others are chosen as always */
+    size_t n_use;
 } Case;
 
 typedef struct Suite Suite;

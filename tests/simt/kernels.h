@@ -2,6 +2,7 @@
  *
  *   test_kernels.c   rows, products, sampling and searching
  *   attention.c      every kind of attention
+ *   batches.c        products of decode programs of many rows
  *   codes.c          attention over a cache of codes
  *   mixtures.c       routers and experts */
 #ifndef SIMT_KERNELS_H
@@ -24,6 +25,9 @@ void windows(void **state);
 void texts(void **state);
 void blocks(void **state);
 void parts(void **state);
+
+/* batches.c */
+void batches(void **state);
 
 /* codes.c */
 void codes_append(void **state);

@@ -1,0 +1,70 @@
+// linear_batch.cu - contracts and instance of linear_batch.cuh: linear layers of 65 to 512 rows on sm_90a
+//
+// Chosen for 16-bit weights of at least 2,048 x 2,048 elements in decode programs of 65 to 512 tokens, where it costs as much as
+// linear_tile in the model of `select` and has the lower rank. Measured: docs/decisions/029-65-to-512-rows.md.
+//
+//   plain    activation, GLU or residual after
+//   append   the joined q, k, v projection with RoPE; k and v go to the KV cache
+//@ kernel  linear_batch
+//@ variant plain  | APPEND=0
+//@ variant append | APPEND=1 ROWS_S=0 ACT=0 GLU=0 RES=0
+//@ plain:  rank 282
+//@ append: rank 284
+//@ args    x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
+//@ plain:  match y = linear(x, w, b?)                            | ACT=0 GLU=0 RES=0
+//@ plain:  match y = act(linear(x, w, b?))                       | ACT=act.kind GLU=0 RES=0
+//@ plain:  match y = glu(linear(x, w, b?))                       | ACT=glu.kind GLU=1 RES=0
+//@ plain:  match y = add(linear(x, w, b?), r)                    | ACT=0 GLU=0 RES=1
+//@ append: match y = append(linear(x, w, b?), t?)
+//@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: T_MAX  BIAS: has(b)
+//@ plain:  consts ROWS_S: rows(x)
+//@ append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
+//@ append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
+//@ consts  ROW_TILES: ceil_div(T_MAX, 128)
+//@ tune    SPLIT_K: 1 2 4
+//@ order   SPLIT_K
+//@ prefer  SPLIT_K=4 if N * ROW_TILES <= 2048 && K >= 8192
+//@ prefer  SPLIT_K=2 if N * ROW_TILES <= 14784
+//@ prefer  SPLIT_K=1
+//    CLUSTERS run at once, ACROSS in a row of tiles. EVEN: the width that gives them the same number of columns in each round.
+//@ consts  CLUSTERS: SPLIT_K == 1 ? 132 : SPLIT_K == 2 ? 66 : 30  ACROSS: max(1, CLUSTERS / ROW_TILES)
+//    A lane has registers for 128 sums, but not beside a residual.
+//@ consts  WIDEST: RES && SPLIT_K == 1 ? 224 : 256  EVEN: ceil_div(N, ceil_div(N, ACROSS * WIDEST) * ACROSS)
+//@ consts  EVEN_N: EVEN <= 32 ? 32 : EVEN <= 48 && SPLIT_K <= 2 ? 48 : EVEN <= 64 ? 64 : EVEN <= 96 ? 96 : EVEN <= 112 && SPLIT_K <= 2 ? 112 : round_up(EVEN, 32)
+//@ tune    TILE_N: EVEN_N 32 48 64 96 112 128 160 192 224 256
+//@ prefer  TILE_N=EVEN_N
+//@ consts  SLOT_BYTES: (128 + TILE_N) * 128
+//@ consts  STAGES: min(16, (SMEM - BESIDE_RING) / SLOT_BYTES)
+//@ shared  RING     STAGES * SLOT_BYTES
+//@ shared  SUMS     (SPLIT_K - 1) * 128 * (TILE_N / SPLIT_K) * 4 over RING  // received from the other slices
+//@ shared  BARRIERS 33 * 8                      // full and empty of each of up to 16 slots; sums received
+//@ tiled   x 64
+//@ tiled   w TILE_N
+//@ needs   TMA CLUSTER WGMMA
+//@ fits    sizeof(x) == 2 && X == W && X == Y && N % 8 == 0 && K % 8 == 0
+//@ append: fits X == KV && E % 8 == 0
+//@ fits    TILE_N <= WIDEST && TILE_N % (8 * SPLIT_K) == 0 && SPLIT_K <= ceil_div(K, 64)
+//    Logits are those of a head.
+//@ fits    BUCKET > 0 && T_MAX > 64 && logits(y) == 0
+//    Small layers are linear_tile's: its blocks leave room for those of the next kernel.
+//@ prefer  other if !DECODE || N < 2048 || K < 2048
+//@ launch  grid min(SPLIT_K > 1 ? 65535 : SMS, ceil_div(M, 128) * ceil_div(N, TILE_N)) * SPLIT_K   block 288
+//@ moves   2 * N * K + 2 * M * (K + N)
+//@ flops   2 * M * N * K
+//@ rate    65
+//@ matmul  yes
+//@ overlap yes
+#include "linear_batch.cuh"
+
+struct Config {
+    using T = @X@;
+    using OUT = @Y@;
+//@ append: text     using KV = @KV@;
+    static constexpr int M = @M@, N = @N@, K = @K@;
+    static constexpr int BIAS = @BIAS@, ACT = @ACT@, GLU = @GLU@, RES = @RES@, APPEND = @APPEND@, ROWS_S = @ROWS_S@;
+//@ append: text     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
+    static constexpr int TILE_N = @TILE_N@, SPLIT_K = @SPLIT_K@;
+    static constexpr int STAGES = @STAGES@, SLOT_BYTES = @SLOT_BYTES@, @REGIONS@;
+};
+extern "C" __global__ void CLUSTER(Config::SPLIT_K) __launch_bounds__(288, 1)
+@NAME@(const LinearArgs a) { linear_batch<Config>(a); }
