@@ -132,9 +132,9 @@ typedef struct FtxOptions {
     size_t queue_tokens;   /* of the prompts that wait; one alone may have more. 0: any number */
 
     /* A step has so many tokens of prompts that it takes about so many milliseconds, by times that ftx_engine_open
-     * measures (a second or less), and no more steps are enqueued than end in this time. Decoders. At most 60,000; 0: a
-     * step has as many tokens as there is room for. Texts do not depend on it. ftx_engine_step may then return without
-     * an event before the step has ended, so that the caller can submit what has come. */
+     * measures (a second or less). Of steps that do not end in a quarter of it, at most two are enqueued. Decoders. At
+     * most 60,000; 0: a step has as many tokens as there is room for. Texts do not depend on it. ftx_engine_step may
+     * then return without an event before the step has ended, so that the caller can submit what has come. */
     size_t step_ms;
 
     /* An artifact for several ranks (devices that share a model: compiled with parallel=N) takes these CUDA devices; on the

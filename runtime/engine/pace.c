@@ -42,7 +42,7 @@ int pace_tokens(const Pace *p, int rows, int most)
 
 int pace_runs(const Pace *p, int rows, int most)
 {
-    const double runs = p->n ? p->target_us / decode_us(p, rows) : most;
+    const double runs = p->n ? 0.25 * p->target_us / decode_us(p, rows) : most;
 
     return runs >= most ? most : runs > 2.0 ? (int)runs : most < 2 ? most : 2;
 }

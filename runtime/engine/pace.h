@@ -18,8 +18,8 @@ typedef struct Pace {
 
 double pace_step_us(const Pace *p, int rows, int tokens); /* a step of so many rows that decode and tokens of prompts */
 int pace_tokens(const Pace *p, int rows, int most);       /* tokens of a step with so many rows that decode */
-/* How many decode steps may be enqueued: those that end within the target, and at least two, so that one is there when
- * the other ends. */
+/* How many decode steps may be enqueued: those that end within a quarter of the target, because what arrives waits for
+ * them; and at least two, so that one is there when the other ends. */
 int pace_runs(const Pace *p, int rows, int most);
 
 #endif
