@@ -61,6 +61,7 @@ static void drop_job(const Answers *all, Job *j)
     free(j->refusal);
     free(j->logits);
     json_decref(j->hypotheses);
+    requests_free(j->line);
     *j = (Job){0};
 }
 
@@ -216,13 +217,28 @@ static void print_texts(const Answers *all, const Job *j)
     }
 }
 
+static void print_line(const Answers *all, const Job *j)
+{
+    const Answer *a = &j->answers[0];
+    const LineAnswer answer = {.refusal = j->refusal,
+                               .text = a->out,
+                               .text_bytes = a->out_bytes,
+                               .prompt_tokens = (size_t)j->prompt_tokens,
+                               .new_tokens = a->n,
+                               .finish = a->finish};
+
+    requests_print(j->line, all->printed + 1, &all->info, &answer);
+}
+
 void answers_print(Answers *all)
 {
     for (; all->printed < all->read && answers_job(all, all->printed)->done == all->samples; all->printed++) {
         Job *j = answers_job(all, all->printed);
 
         assert(j->answers); /* added, and not printed yet */
-        if (j->refusal) {
+        if (j->line) {
+            print_line(all, j);
+        } else if (j->refusal) {
             print_refusal(all, j);
         } else if (all->json) {
             print_json(all, j);

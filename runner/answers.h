@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "requests.h"
 #include "../runtime/ftx.h"
 
 /* One text written from a prompt. */
@@ -30,6 +31,7 @@ typedef struct Job {
     double start, first, end; /* when it was submitted, its first token, its end; 0: not yet */
     float *logits;
     json_t *hypotheses; /* of a beam search */
+    LineRequest *line;  /* --requests: what the text says; else NULL */
 } Job;
 
 typedef struct Answers {

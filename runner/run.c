@@ -21,7 +21,7 @@
 #include "../runtime/base/error.h"
 
 typedef struct Options {
-    bool help, batch, keep_newline, literal, json, logits, no_bos, profile, quiet, prefix_cache, overcommit;
+    bool help, batch, requests, keep_newline, literal, json, logits, no_bos, profile, quiet, prefix_cache, overcommit;
     bool has_max_prompt;
     const char *messages, *tools, *variables, *template_name;
     const char *device, *file, *ids, *types, *prefix, *language, *pair, *truncate, *trace;
@@ -37,6 +37,10 @@ static const Option table[] = {
     {"--keep-newline", 0, OPT_FLAG, NULL, "keep the last newline of a prompt from a file or standard input",
      AT(keep_newline), 0},
     {"--batch", 'b', OPT_FLAG, NULL, "one prompt a line; they run side by side, answers come in order", AT(batch), 0},
+    {"--requests", 0, OPT_FLAG, NULL,
+     "each line is a request of OpenAI's batches, {\"custom_id\": ..., \"body\": {\"prompt\" or \"messages\": ..., "
+     "\"max_tokens\": 9}}, and so is each answer; settings of a body go before the options'",
+     AT(requests), 0},
     {"--literal", 0, OPT_FLAG, NULL,
      "prompts are text only: <|end_of_text|> or [SEP] in them does not become that special token", AT(literal), 0},
     {"--ids", 0, OPT_TEXT, "5,17,9", "token ids in place of a text; nothing is added to them", AT(ids), 0},
@@ -220,21 +224,29 @@ static Job *next_job(const Run *r, size_t *number)
 static FtxStatus submit(Run *r, Job *j, size_t number, FtxError *err)
 {
     FtxRequest q = r->request;
+    char why[300];
     FtxStatus s;
 
     q.user = j;
-    if (r->n_ids) {
+    q.seed += number; /* each prompt of a batch has its own seed */
+    if (r->o->requests) {
+        j->line = requests_read(r->model, j->text, j->bytes, &q, why, sizeof why);
+        if (*why) {
+            j->submitted = true;
+            answers_refuse(&r->answers, j, why);
+            return FTX_OK;
+        }
+    } else if (r->n_ids) {
         q.ids = r->ids;
         q.ids_count = r->n_ids;
     } else {
         q.text = j->text;
         q.text_bytes = j->bytes;
     }
-    q.seed += number; /* each prompt of a batch has its own seed */
     j->submitted = true;
     j->start = command_seconds();
     j->seed = q.seed;
-    if (r->info.kind == FTX_MODEL_SEQ2SEQ && j->text && strspn(j->text, " \t\r") == j->bytes) {
+    if (r->info.kind == FTX_MODEL_SEQ2SEQ && j->text && !j->line && strspn(j->text, " \t\r") == j->bytes) {
         answers_empty(&r->answers, j); /* an empty line of a document stays empty */
         return FTX_OK;
     }
@@ -363,6 +375,12 @@ static int check_prompts(Run *r, Options *o, const TextList *rest)
                                rest->n > 1 ? "a text"
                                : o->file   ? "--prompt-file"
                                            : "--batch");
+    if (o->requests && (r->info.kind == FTX_MODEL_ENCODER || o->json || o->settings.has_samples))
+        return command_mistake("run", "--requests: %s",
+                               o->json                   ? "its answers are JSON already; not with --json"
+                               : o->settings.has_samples ? "a line has one answer; not with --samples"
+                                                         : "an encoder answers none");
+    o->batch = o->batch || o->requests;
     if (r->info.kind == FTX_MODEL_SEQ2SEQ && rest->n < 2 && !has_ids(o) && !o->file)
         o->batch = true; /* each line of standard input is a source */
     if (o->keep_newline && o->batch)
