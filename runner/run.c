@@ -176,6 +176,7 @@ static int make_request(Run *r)
                                r->info.kind == FTX_MODEL_SEQ2SEQ ? "the tokenizer has no special token"
                                                                  : "the model reads no source, so it cannot write",
                                o->language);
+    q->samples = o->requests ? 1 : q->samples; /* a line has one answer, whatever the spec says */
     r->answers.samples =
         q->samples > 1 && q->samples <= r->info.sequences ? q->samples : 1; /* other numbers: submit refuses them */
     q->truncate = r->truncate;
@@ -246,7 +247,7 @@ static FtxStatus submit(Run *r, Job *j, size_t number, FtxError *err)
     j->submitted = true;
     j->start = command_seconds();
     j->seed = q.seed;
-    if (r->info.kind == FTX_MODEL_SEQ2SEQ && j->text && !j->line && strspn(j->text, " \t\r") == j->bytes) {
+    if (r->info.kind == FTX_MODEL_SEQ2SEQ && j->text && strspn(j->text, " \t\r") == j->bytes) {
         answers_empty(&r->answers, j); /* an empty line of a document stays empty */
         return FTX_OK;
     }
@@ -356,6 +357,7 @@ static int check_prompts(Run *r, Options *o, const TextList *rest)
 {
     int code;
 
+    o->batch = o->batch || o->requests;
     if (rest->n > 2 && r->info.kind != FTX_MODEL_ENCODER)
         return command_mistake("run", "expected at most one prompt, found %zu", rest->n - 1);
     if (o->file && rest->n > 1)
@@ -380,7 +382,6 @@ static int check_prompts(Run *r, Options *o, const TextList *rest)
                                o->json                   ? "its answers are JSON already; not with --json"
                                : o->settings.has_samples ? "a line has one answer; not with --samples"
                                                          : "an encoder answers none");
-    o->batch = o->batch || o->requests;
     if (r->info.kind == FTX_MODEL_SEQ2SEQ && rest->n < 2 && !has_ids(o) && !o->file)
         o->batch = true; /* each line of standard input is a source */
     if (o->keep_newline && o->batch)

@@ -136,4 +136,5 @@ grep -q '"object":"chat.completion"' "$room/out" || fail "$(cat "$room/out")"
 refused '--requests: an encoder answers none' run "$room/bert.ftx" -d cpu --requests
 refused '--requests: its answers are JSON already' $fable --requests --json
 refused '--requests: a line has one answer' $fable --requests --samples 2
+refused "--ids takes the place of the prompt, and --batch is given too" $fable --requests --ids 5
 echo "requests: as they should be"
