@@ -134,7 +134,7 @@ grep -q '"object":"chat.completion"' "$room/out" || fail "$(cat "$room/out")"
 
 "$FTXC" compile tests/models/tiny-bert -D tokenizer=tests/tokenizer/small/wordpiece.json -t cpu -q -o "$room/bert.ftx"
 refused '--requests: an encoder answers none' run "$room/bert.ftx" -d cpu --requests
-refused '--requests: its answers are JSON already' $fable --requests --json
-refused '--requests: a line has one answer' $fable --requests --samples 2
-refused "--ids takes the place of the prompt, and --batch is given too" $fable --requests --ids 5
+refused '--requests: its answers are JSON already' run "$room/fable.ftx" -d cpu --requests --json
+refused '--requests: a line has one answer' run "$room/fable.ftx" -d cpu --requests --samples 2
+refused "--ids takes the place of the prompt, and --batch is given too" run "$room/fable.ftx" -d cpu --requests --ids 5
 echo "requests: as they should be"
