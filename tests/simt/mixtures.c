@@ -135,6 +135,9 @@ void experts(void **state)
         {DT_FP32, 5, 3, 24, 36, 1, "glu", 7, NULL},   {DT_FP32, 5, 3, 20, 36, 1, "add", 7, NULL},
         {DT_FP32, 3, 1, 7, 6, 0, "", 0, "sm_80"},     {DT_FP32, 3, 1, 7, 6, 0, "sum", 0, "sm_80"},
         {DT_BF16, 33, 4, 34, 520, 1, "act", 0, NULL}, {DT_BF16, 33, 4, 34, 520, 0, "add", 0, NULL},
+        {DT_BF16, 3, 2, 36, 136, 1, "glu", 16, NULL}, {DT_FP16, 3, 2, 36, 136, 1, "add", 16, "sm_80"},
+        {DT_BF16, 2, 1, 20, 40, 0, "", 60, NULL},     {DT_FP16, 2, 2, 17, 40, 0, "sum", 40, NULL},
+        {DT_BF16, 4, 2, 20, 36, 1, "glu", 5, NULL},   {DT_BF16, 4, 2, 20, 36, 1, "add", 5, NULL},
     };
     Suite *s = open_suite("experts");
 
