@@ -1,107 +1,193 @@
-// expert_few.cuh - linear layers of experts for few rows in 16 bits, on tensor cores: the functions of experts.cuh.
+// expert_few.cuh - linear layers of experts for few rows in 16 bits, on sm_90 and newer: the functions of experts.cuh.
 //
-// What limits them: reading the matrices of the experts that are hit, once each. The matrix is the A operand of
-// mma.m16n8k16, the rows of x are the B operand: a warp computes 16 columns of one expert for all of the expert's rows, up
-// to 32 at a time. Block (c, j) has neighbouring columns of the j-th expert that is hit; blocks beyond the last such expert
-// end at once.
+// What limits them: reading the matrices of the experts that are hit, once each. A unit of work is 16 columns of an expert
+// for up to 16 of its rows; block i computes a run of neighbouring units, expert after expert. Its warps:
+//
+//   warps 0..7  multiply: w is the A operand of mma.m16n8k16, rows of x, from L1, are the B operand. Warp j takes the
+//               blocks of 32 k with number j mod 8 of a slot; the 8 partial sums are added at the end of a unit
+//   warp 8      streams w through a ring in shared memory by bulk copies; a slot has 16 rows of w, CHUNK k of each
 //
 // Rows g and g + 8 of A are columns 2g and 2g + 1, so that both columns of a gate end in one lane. A lane reads 8
 // consecutive k of both columns and of a row of x with 16 bytes each: the first four elements make one instruction of 16 k,
 // the last four the other.
 //
-// Order of summation: blocks of 32 k one after the other, by one warp. It depends on K alone.
+// Order of summation: by K alone.
 #pragma once
+#include "device/async.cuh"
+#include "device/barrier.cuh"
 #include "device/mma.cuh"
+#include "device/shared.cuh"
+#include "body/ring.cuh"
 #include "experts.cuh"
 
-enum { FEW_WARPS = 4, FEW_COLUMNS = 16 };
+enum { FEW_COLUMNS = 16, FEW_ROWS = 16, FEW_WARPS = 8, FEW_THREADS = 288 };
 
-// What a lane reads of both columns and of its rows of x in STEPS blocks of 32 k.
-template <int TILES> struct FewBatch {
-    static constexpr int STEPS = TILES == 4 ? 2 : 4;
-    uint4_ w[STEPS][2], x[STEPS][TILES];
+template <class C> using FewRing = Ring<C::SLOTS, C::SLOT_BYTES>;
+
+template <class C> struct FewShape {
+    static constexpr int UNITS = ceil_div(C::N, FEW_COLUMNS); // of FEW_ROWS rows of an expert
+    static constexpr int CHUNKS = ceil_div(C::K, C::CHUNK);
+    static constexpr int STEPS = C::CHUNK / 256;              // blocks of 32 k that a warp takes of a slot
 };
 
-// Reads the batch from k on, zeros beyond K. w and x point to the lane's first k.
-template <class C, int TILES>
-DEVICE void expert_few_load(FewBatch<TILES> &b, const typename C::T *const (&w)[2], const typename C::T *const (&x)[TILES], int k)
+// Up to FEW_ROWS pairs of one expert: rows[first] and the count - 1 behind it.
+struct FewRows { int expert, first, count; };
+
+// The j-th of them, expert by expert, and in `all` how many there are. starts: in shared memory. By a whole warp.
+template <int X> DEVICE FewRows few_rows(const int *starts, int j, int &all)
 {
-    constexpr int STEPS = FewBatch<TILES>::STEPS;
-#pragma unroll
-    for (int s = 0; s < STEPS; s++, k += 32) {
-        const bool in = C::K % (32 * STEPS) == 0 ? k < C::K : k + 8 * (lane_id() & 3) < C::K;
-#pragma unroll
-        for (int h = 0; h < 2; h++)
-            b.w[s][h] = in ? *(const uint4_ *)(w[h] + k) : uint4_{0, 0, 0, 0};
-#pragma unroll
-        for (int i = 0; i < TILES; i++)
-            b.x[s][i] = in ? *(const uint4_ *)(x[i] + k) : uint4_{0, 0, 0, 0};
+    FewRows found = {0, 0, 0};
+    all = 0;
+    for (int from = 0; from < X; from += 32) {
+        const int e = least(from + lane_id(), X - 1), begin = starts[e], end = from + lane_id() < X ? starts[e + 1] : begin;
+        const int parts = ceil_div(end - begin, (int)FEW_ROWS), before = all + warp_prefix_sum(parts) - parts;
+        const u32 here = warp_ballot(j >= before && j < before + parts);
+        if (here) {
+            const int owner = __ffs((int)here) - 1;
+            const int first = shuffle(begin, owner) + (j - shuffle(before, owner)) * FEW_ROWS;
+            found = FewRows{from + owner, first, least(FEW_ROWS, shuffle(end, owner) - first)};
+        }
+        all = shuffle(before + parts, 31);
+    }
+    return found;
+}
+
+// Warp 8: copies the matrices of units u0 .. u1.
+template <class C> DEVICE void few_produce(const ExpertArgs &a, const FewRing<C> &ring, const int *starts, int u0, int u1)
+{
+    typedef FewShape<C> P;
+    RingSlot<C::SLOTS> slot = {0, 1};
+    int all;
+    for (int u = u0; u < u1; u++) {
+        const int expert = few_rows<C::X>(starts, u / P::UNITS, all).expert, n = u % P::UNITS * FEW_COLUMNS;
+        const int rows = least(FEW_COLUMNS, C::N - n);
+        for (int c = 0; c < P::CHUNKS; c++) {
+            const int k = c * C::CHUNK, bytes = least(C::CHUNK, C::K - k) * 2;
+            const typename C::T *w = (const typename C::T *)a.w + ((i64)expert * C::N + n) * C::K + k;
+            ring.wait_empty(slot);
+            if (lane_id() == 0)
+                mbarrier_expect(ring.full(slot.at), rows * bytes);
+            warp_sync();
+            if (P::CHUNKS == 1 && C::ROW_BYTES == 2 * C::K) { // the rows follow one another
+                if (lane_id() == 0)
+                    bulk_copy(ring.data(slot.at), w, rows * bytes, ring.full(slot.at));
+            } else if (lane_id() < rows) {
+                bulk_copy(ring.data(slot.at) + lane_id() * C::ROW_BYTES, w + (i64)lane_id() * C::K, bytes, ring.full(slot.at));
+            }
+            slot.next();
+        }
     }
 }
 
-// 16 columns from n on of expert e for the first `count`, at most 8 * TILES, of these pairs. A batch is multiplied while
-// the next one is on its way.
-template <class C, int TILES, class A> DEVICE void expert_few_tile(const A &a, int e, int n, const int *rows, int count)
+// Units u0 .. u1, all of these rows, TILES times 8 at most; the sums of a unit go through `sums` [8 warps][TILES][32 lanes][4].
+template <class C, int TILES, class A>
+DEVICE void few_multiply(const A &a, const FewRing<C> &ring, RingSlot<C::SLOTS> &slot, const FewRows &at, float *sums, int u0, int u1)
 {
+    typedef FewShape<C> P;
     typedef typename C::T T;
-    constexpr int STEPS = FewBatch<TILES>::STEPS;
     const int g = lane_id() >> 2, t = lane_id() & 3;
-    const T *w[2], *x[TILES];
-    float d[TILES][4] = {};
-    FewBatch<TILES> now, next;
-#pragma unroll
-    for (int h = 0; h < 2; h++)
-        w[h] = (const T *)a.w + ((i64)e * C::N + least(n + 2 * g + h, C::N - 1)) * C::K + 8 * t;
+    const int *pairs = a.rows + at.first;
+    const T *x[TILES];
 #pragma unroll
     for (int i = 0; i < TILES; i++) {
-        const int pair = rows[least(8 * i + g, count - 1)];
-        x[i] = (const T *)a.x + (i64)(C::SUM ? pair : pair / C::R) * C::K + 8 * t;
+        const int pair = pairs[least(8 * i + g, at.count - 1)];
+        x[i] = (const T *)a.x + (i64)(C::SUM ? pair : pair / C::R) * C::K + warp_id() * 32 + 8 * t;
     }
-    expert_few_load<C, TILES>(now, w, x, 0);
-#pragma unroll 2
-    for (int k = 0; k < C::K; k += 32 * STEPS) {
-        expert_few_load<C, TILES>(next, w, x, k + 32 * STEPS);
+    for (int u = u0; u < u1; u++) {
+        const int n = u % P::UNITS * FEW_COLUMNS, last = C::N % FEW_COLUMNS ? least(FEW_COLUMNS, C::N - n) - 1 : FEW_COLUMNS - 1;
+        float d[TILES][4] = {};
+        for (int c = 0; c < P::CHUNKS; c++) {
+            uint4_ v[P::STEPS][TILES];
 #pragma unroll
-        for (int s = 0; s < STEPS; s++)
+            for (int s = 0; s < P::STEPS; s++)
 #pragma unroll
-            for (int i = 0; i < TILES; i++) {
-                const uint4_ *u = now.w[s], v = now.x[s][i];
-                mma<T>(d[i], u[0].x, u[1].x, u[0].y, u[1].y, v.x, v.y);
-                mma<T>(d[i], u[0].z, u[1].z, u[0].w, u[1].w, v.z, v.w);
+                for (int i = 0; i < TILES; i++) {
+                    const int k = c * C::CHUNK + s * 256;
+                    v[s][i] = k + warp_id() * 32 + 8 * t < C::K ? *(const uint4_ *)(x[i] + k) : uint4_{0, 0, 0, 0};
+                }
+            ring.wait_full(slot);
+            const u32 from = ring.data(slot.at) + warp_id() * 64 + t * 16;
+#pragma unroll
+            for (int s = 0; s < P::STEPS; s++) {
+                const int k = c * C::CHUNK + s * 256 + warp_id() * 32;
+                if (k >= C::K)
+                    break;
+                uint4_ w0 = {0, 0, 0, 0}, w1 = w0;
+                if (C::K % 32 == 0 || k + 8 * t < C::K) {
+                    w0 = shared_load16(from + least(2 * g, last) * C::ROW_BYTES + s * 512);
+                    w1 = shared_load16(from + least(2 * g + 1, last) * C::ROW_BYTES + s * 512);
+                }
+#pragma unroll
+                for (int i = 0; i < TILES; i++) {
+                    mma<T>(d[i], w0.x, w1.x, w0.y, w1.y, v[s][i].x, v[s][i].y);
+                    mma<T>(d[i], w0.z, w1.z, w0.w, w1.w, v[s][i].z, v[s][i].w);
+                }
             }
-        now = next;
-    }
-#pragma unroll
-    for (int i = 0; i < TILES; i++)
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const int at = 8 * i + 2 * t + h, column = n + 2 * g;
-            if (at >= count || column >= C::N)
-                continue;
-            expert_out<C>(a, e, rows[at], column, d[i][h], d[i][2 + h]);
-            if (!C::GLU && column + 1 < C::N)
-                expert_out<C>(a, e, rows[at], column + 1, d[i][2 + h], 0.0f);
+            warp_sync();
+            if (lane_id() == 0)
+                mbarrier_arrive(ring.empty(slot.at));
+            slot.next();
         }
+#pragma unroll
+        for (int i = 0; i < TILES; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                sums[((warp_id() * TILES + i) * 32 + lane_id()) * 4 + j] = d[i][j];
+        named_barrier_sync(1, FEW_WARPS * 32);
+        const int item = threadIdx.x, tile = item >> 6, lane = item >> 1 & 31, row = 8 * tile + 2 * (lane & 3) + (item & 1);
+        const int column = n + 2 * (lane >> 2);
+        if (tile < TILES && row < at.count && column < C::N) {
+            const float *from = sums + (tile * 32 + lane) * 4 + (item & 1);
+            float v0 = 0.0f, v1 = 0.0f;
+#pragma unroll
+            for (int j = 0; j < FEW_WARPS; j++) {
+                v0 += from[j * TILES * 128];
+                v1 += from[j * TILES * 128 + 2];
+            }
+            expert_out<C>(a, at.expert, pairs[row], column, v0, v1);
+            if (!C::GLU && column + 1 < C::N)
+                expert_out<C>(a, at.expert, pairs[row], column + 1, v1, 0.0f);
+        }
+        named_barrier_sync(1, FEW_WARPS * 32);
+        if constexpr (C::SUM)
+            if (warp_id() == 0)
+                expert_add<C>(a, n, pairs, at.count);
+    }
 }
 
 template <class C, class A> DEVICE void expert_few(const A &a)
 {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+    typedef FewShape<C> P;
+    char *shared = shared_memory();
+    const FewRing<C> ring = {shared_address(shared + C::RING_AT), shared_address(shared + C::BARRIERS_AT)};
+    int *starts = (int *)(shared + C::STARTS_AT);
+    float *sums = (float *)(shared + C::SUMS_AT);
+    if (threadIdx.x == 0) {
+        ring.init(1, FEW_WARPS);
+        mbarrier_init_fence();
+    }
     launch_dependents();
     wait_for_previous();
-    const int e = expert_hit<C::X>(a.starts, blockIdx.y), n = (blockIdx.x * FEW_WARPS + warp_id()) * FEW_COLUMNS;
-    if (e < 0 || n >= C::N)
+    for (int e = threadIdx.x; e <= C::X; e += FEW_THREADS)
+        starts[e] = a.starts[e];
+    block_sync();
+    int all;
+    few_rows<C::X>(starts, 0, all);
+    const int units = all * P::UNITS, u0 = (int)((i64)units * blockIdx.x / gridDim.x), u1 = (int)((i64)units * (blockIdx.x + 1) / gridDim.x);
+    if (warp_id() == FEW_WARPS) {
+        few_produce<C>(a, ring, starts, u0, u1);
         return;
-    const int *rows = a.rows + a.starts[e];
-    const int count = a.starts[e + 1] - a.starts[e];
-    for (int i = 0; i < count; i += 32) {
-        const int some = least(count - i, 32);
-        if (some > 16)
-            expert_few_tile<C, 4>(a, e, n, rows + i, some);
-        else if (some > 8)
-            expert_few_tile<C, 2>(a, e, n, rows + i, some);
-        else
-            expert_few_tile<C, 1>(a, e, n, rows + i, some);
     }
-    if constexpr (C::SUM)
-        expert_add<C>(a, n, rows, count);
+    RingSlot<C::SLOTS> slot = {0, 0};
+    for (int u = u0; u < u1;) {
+        const FewRows at = few_rows<C::X>(starts, u / P::UNITS, all);
+        const int end = least(u1, (u / P::UNITS + 1) * P::UNITS);
+        if (at.count > 8)
+            few_multiply<C, 2>(a, ring, slot, at, sums, u, end);
+        else
+            few_multiply<C, 1>(a, ring, slot, at, sums, u, end);
+        u = end;
+    }
+#endif
 }

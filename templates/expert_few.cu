@@ -1,4 +1,4 @@
-// expert_few.cu - contracts and instances of expert_few.cuh: linear layers of experts in 16 bits, for few rows
+// expert_few.cu - contracts and instances of expert_few.cuh: linear layers of experts in 16 bits, for few rows, on sm_90 and newer
 //
 //   linear   each row with the matrices of its experts, activation or gate after
 //   sum      the weighted sum of a row's experts, and the residual
@@ -19,8 +19,20 @@
 //@ sum:    fits    RK == R * K
 //@ sum:    scratch parts 4 * M_MAX * R * N
 //@ sum:    zeroed  arrived 4 * M_MAX * ceil_div(N, 16)
-//@ fits    T == W && sizeof(x) == 2 && XN % X == 0 && K % 8 == 0
-//@ launch  grid ceil_div(N, 64), min(M * R, X)   block 128
+//    CHUNK: k of a slot, which has 16 rows of it. Two blocks share an SM if three slots fit each.
+//@ consts  CHUNK: round_up(ceil_div(K, ceil_div(K, 1024)), 256)  ROW_BYTES: K <= CHUNK ? 2 * K : 2 * CHUNK
+//@ consts  SLOT_BYTES: 16 * ROW_BYTES  HALF_SMEM: SM_SMEM / 2 - 1024
+//@ tune    BYTES: HALF_SMEM SMEM
+//@ prefer  BYTES=HALF_SMEM if BESIDE_RING + 3 * SLOT_BYTES <= HALF_SMEM
+//@ prefer  BYTES=SMEM
+//@ consts  BLOCKS_PER_SM: BYTES > HALF_SMEM ? 1 : 2  SLOTS: min((BYTES - BESIDE_RING) / SLOT_BYTES, 8)
+//@ shared  BARRIERS 128
+//@ shared  SUMS     8 * 2 * 512      // of 8 warps, 8 rows twice
+//@ shared  STARTS   4 * (X + 1)
+//@ shared  RING     SLOTS * SLOT_BYTES align 128
+//@ needs   TMA
+//@ fits    T == W && sizeof(x) == 2 && XN % X == 0 && K % 8 == 0 && SLOTS >= 2
+//@ launch  grid BLOCKS_PER_SM * SMS   block 288   smem BYTES
 //    Of X experts p pairs hit X (1 - exp(-p / X)), if all are as likely: by the series of exp to its second power.
 //@ moves   X * M * R * (M * R + 2 * X) / (M * R * (M * R + 2 * X) + 2 * X * X) * N * K * sizeof(w)
 //@ flops   2 * M * R * N * K
@@ -34,7 +46,8 @@ struct Config {
     using OUT = @OUT@;
     static constexpr int X = @X@, N = @N@, K = @K@, R = @R@, BIAS = @BIAS@, SUM = @SUM@;
     static constexpr int ACT = @ACT@, GLU = @GLU@, RES = @RES@, COLUMNS = 16;
+    static constexpr int CHUNK = @CHUNK@, ROW_BYTES = @ROW_BYTES@, SLOTS = @SLOTS@, SLOT_BYTES = @SLOT_BYTES@, @REGIONS@;
 };
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(288, @BLOCKS_PER_SM@)
 //@ linear: text @NAME@(const ExpertArgs a) { expert_few<Config>(a); }
 //@ sum:    text @NAME@(const ExpertSumArgs a) { expert_few<Config>(a); }

@@ -138,6 +138,7 @@ void experts(void **state)
         {DT_BF16, 3, 2, 36, 136, 1, "glu", 16, NULL}, {DT_FP16, 3, 2, 36, 136, 1, "add", 16, "sm_80"},
         {DT_BF16, 2, 1, 20, 40, 0, "", 60, NULL},     {DT_FP16, 2, 2, 17, 40, 0, "sum", 40, NULL},
         {DT_BF16, 4, 2, 20, 36, 1, "glu", 5, NULL},   {DT_BF16, 4, 2, 20, 36, 1, "add", 5, NULL},
+        {DT_BF16, 3, 2, 34, 1368, 1, "glu", 20, NULL}, {DT_FP16, 3, 2, 19, 1368, 0, "add", 20, NULL},
     };
     Suite *s = open_suite("experts");
 
