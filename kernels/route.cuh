@@ -6,11 +6,13 @@
 //
 // A warp takes a row: lane l holds experts l, l + 32, ... of it, and K times the best that is left is taken, of equal
 // ones the lower number. Scores are summed in an order that depends on N alone. The last block to finish sorts the pairs
-// row * K + i by expert, by counting; the order within an expert is any: no result depends on it.
+// row * K + i by expert, by counting; the order within an expert is any: no result depends on it. Where there is one block,
+// it finds the experts of all rows in shared memory.
 #pragma once
 #include "device/atomic.cuh"
 #include "device/block.cuh"
 #include "device/fragment.cuh"
+#include "device/order.cuh"
 #include "device/pdl.cuh"
 #include "body/rows.cuh"
 
@@ -65,8 +67,8 @@ template <class C> DEVICE u32 route_groups(const float *choice)
     return warp_ballot(before < C::KEPT);
 }
 
-// Row m, by a warp. score, choice: [N] in shared memory, of this warp.
-template <class C> DEVICE void route_row(const RouteArgs &a, int m, float *score, float *choice)
+// Row m, by a warp. score, choice: [N] in shared memory, of this warp; chosen [K]: where the experts are left there.
+template <class C> DEVICE void route_row(const RouteArgs &a, int m, float *score, float *choice, int *chosen)
 {
     constexpr int PER = ceil_div(C::N, 32);
     const float least_of_all = negative_infinity();
@@ -98,20 +100,30 @@ template <class C> DEVICE void route_row(const RouteArgs &a, int m, float *score
             if (!(kept >> least((j * 32 + lane_id()) / (C::N / C::GROUPS), 31) & 1))
                 taken |= 1u << j;
     }
+    u32 key[PER]; // 0: taken
+#pragma unroll
+    for (int j = 0; j < PER; j++)
+        key[j] = taken >> j & 1 ? 0 : order_key(v[j] + 0.0f); // + 0: -0 becomes 0
     int id = 0;
     float weight = least_of_all; // of the id that this lane keeps
     for (int k = 0; k < C::K; k++) {
-        Best best = {least_of_all, 0x7fffffff};
+        u32 most = 0;
+        int mine = 0;
 #pragma unroll
         for (int j = 0; j < PER; j++)
-            if (!(taken >> j & 1))
-                best = better(best, Best{v[j], j * 32 + lane_id()});
-        best = warp_best(best);
-        if (best.id % 32 == lane_id())
-            taken |= 1u << best.id / 32;
+            if (key[j] > most) {
+                most = key[j];
+                mine = j * 32 + lane_id();
+            }
+        const u32 top = warp_most(most);
+        const int best = (int)warp_min(most == top ? (u32)mine : ~0u);
+#pragma unroll
+        for (int j = 0; j < PER; j++)
+            if (best == j * 32 + lane_id())
+                key[j] = 0;
         if (k == lane_id()) {
-            id = best.id;
-            weight = score[best.id];
+            id = best;
+            weight = score[best];
         }
     }
     if (C::CHOSEN)
@@ -122,21 +134,23 @@ template <class C> DEVICE void route_row(const RouteArgs &a, int m, float *score
     else if (C::RENORM)
         weight /= sum + 1e-20f;
     if (lane_id() < C::K) {
+        chosen[lane_id()] = id;
         a.y[(i64)m * 2 * C::K + lane_id()] = id;
         a.y[(i64)m * 2 * C::K + C::K + lane_id()] = (int)__float_as_uint(weight * C::SCALE);
     }
     warp_sync();
 }
 
-// Sorts the pairs of all rows by expert. count: [N + 1] in shared memory.
-template <class C> DEVICE void route_sort(const RouteArgs &a, int rows, u32 *count)
+// Sorts the pairs of all rows by expert. count: [N + 1] in shared memory; chosen: the experts of all pairs, NULL: they are
+// in y.
+template <class C> DEVICE void route_sort(const RouteArgs &a, int rows, u32 *count, const int *chosen)
 {
     constexpr int EACH = ceil_div(C::N, 32);
     for (int e = threadIdx.x; e <= C::N; e += C::THREADS)
         count[e] = 0;
     block_sync();
     for (int p = threadIdx.x; p < rows * C::K; p += C::THREADS)
-        shared_atomic_add(&count[a.y[(i64)(p / C::K) * 2 * C::K + p % C::K]], 1);
+        shared_atomic_add(&count[chosen ? chosen[p] : a.y[(i64)(p / C::K) * 2 * C::K + p % C::K]], 1);
     block_sync();
     if (warp_id() == 0) { // the number of pairs becomes the first place of each expert
         u32 sum = 0;
@@ -157,7 +171,7 @@ template <class C> DEVICE void route_sort(const RouteArgs &a, int rows, u32 *cou
     }
     block_sync();
     for (int p = threadIdx.x; p < rows * C::K; p += C::THREADS)
-        a.rows[shared_atomic_add(&count[a.y[(i64)(p / C::K) * 2 * C::K + p % C::K]], 1)] = p;
+        a.rows[shared_atomic_add(&count[chosen ? chosen[p] : a.y[(i64)(p / C::K) * 2 * C::K + p % C::K]], 1)] = p;
 }
 
 template <class C> DEVICE void route(const RouteArgs &a)
@@ -165,12 +179,13 @@ template <class C> DEVICE void route(const RouteArgs &a)
     constexpr int WARPS = C::THREADS / 32;
     SHARED(float, room, WARPS * C::N * (C::KEPT < C::GROUPS ? 2 : 1));
     SHARED(u32, count, C::N + 1);
+    SHARED(int, chosen, WARPS * C::K);
     SHARED(u32, arrived, 1);
     launch_dependents();
     wait_for_previous();
     const int rows = live_rows<C::ROWS_S>(a.step);
     for (int m = blockIdx.x * WARPS + warp_id(); m < rows; m += gridDim.x * WARPS)
-        route_row<C>(a, m, room + warp_id() * C::N, room + (WARPS + warp_id()) * C::N);
+        route_row<C>(a, m, room + warp_id() * C::N, room + (WARPS + warp_id()) * C::N, chosen + warp_id() * C::K);
     if constexpr (C::SORTED) {
         block_sync();
         if (gridDim.x > 1) {
@@ -182,6 +197,6 @@ template <class C> DEVICE void route(const RouteArgs &a)
             if (threadIdx.x == 0)
                 *a.done = 0;
         }
-        route_sort<C>(a, rows, count);
+        route_sort<C>(a, rows, count, gridDim.x == 1 ? chosen : (const int *)0);
     }
 }
