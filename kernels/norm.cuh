@@ -1,9 +1,9 @@
 // norm.cuh - root-mean-square norm and layer norm of each row.
 //
-//   y[m,:] = g * x[m,:] / rms(x[m,:])                              Zhang & Sennrich 2019, eq. 4
+//   y[m,:] = g * x[m,:] / rms(x[m,:]), with RES plus r[m,:]        Zhang & Sennrich 2019, eq. 4
 //   y[m,:] = g * (x[m,:] - mean) / sqrt(var + eps) + c             Ba et al. 2016
 //
-//   x [M, C]  row-major      g, c [C] fp32      y [M, C]  may alias x
+//   x, r [M, C]  row-major      g, c [C] fp32      y [M, C]  may alias x or r
 //
 // LANES threads compute one row, a warp or a whole block, and keep it in registers, so x is read once. Sums are in
 // fp32, the variance around the mean. Memory bound; with a warp for each row there is no barrier.
@@ -16,6 +16,7 @@
 struct NormArgs {
     const void *x;
     const float *g, *c;
+    const void *r;
     const FtxStep *step;
     void *y;
 };
@@ -47,11 +48,15 @@ template <class K> DEVICE void norm(const NormArgs &a)
     const T *x = (const T *)a.x + (i64)row * K::C;
     typename K::OUT *y = (typename K::OUT *)a.y + (i64)row * K::C;
 
-    Vec<T, VEC> v[N];
+    Vec<T, VEC> v[N], r[N];
     float s = 0.0f;
 #pragma unroll
     for (int i = 0; i < N; i++)
         v[i] = i * STEP + lane * VEC < K::C ? load<VEC>(x + i * STEP + lane * VEC) : zeros<T, VEC>();
+#pragma unroll
+    for (int i = 0; i < N && K::RES; i++)
+        if (i * STEP + lane * VEC < K::C)
+            r[i] = load<VEC>((const T *)a.r + (i64)row * K::C + i * STEP + lane * VEC);
 #pragma unroll
     for (int i = 0; i < N; i++)
         s = K::NORM == 2 ? add_sum(s, v[i]) : add_squares(s, v[i], 0.0f);
@@ -81,6 +86,9 @@ template <class K> DEVICE void norm(const NormArgs &a)
 #pragma unroll
         for (int k = 0; k < VEC; k++)
             f[k] = K::NORM == 2 ? norm_apply(to_float(v[i][k]), stat, g[i][k], c[i][k]) : to_float(v[i][k]) * stat.scale * g[i][k];
+#pragma unroll
+        for (int k = 0; k < VEC && K::RES; k++)
+            f[k] += to_float(r[i][k]);
         store(y + at, from_floats<typename K::OUT>(f));
     }
 }

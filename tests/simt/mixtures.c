@@ -130,14 +130,14 @@ static void add_expert(Suite *s, const Expert *l)
 void experts(void **state)
 {
     static const Expert some[] = {
-        {DT_BF16, 8, 2, 72, 264, 0, "glu", 1, NULL},  {DT_BF16, 8, 2, 72, 264, 0, "add", 1, NULL},
-        {DT_FP16, 40, 8, 66, 72, 1, "glu", 3, NULL},  {DT_FP16, 40, 8, 35, 72, 1, "sum", 3, NULL},
-        {DT_FP32, 5, 3, 24, 36, 1, "glu", 7, NULL},   {DT_FP32, 5, 3, 20, 36, 1, "add", 7, NULL},
-        {DT_FP32, 3, 1, 7, 6, 0, "", 0, "sm_80"},     {DT_FP32, 3, 1, 7, 6, 0, "sum", 0, "sm_80"},
-        {DT_BF16, 33, 4, 34, 520, 1, "act", 0, NULL}, {DT_BF16, 33, 4, 34, 520, 0, "add", 0, NULL},
-        {DT_BF16, 3, 2, 36, 136, 1, "glu", 16, NULL}, {DT_FP16, 3, 2, 36, 136, 1, "add", 16, "sm_80"},
-        {DT_BF16, 2, 1, 20, 40, 0, "", 60, NULL},     {DT_FP16, 2, 2, 17, 40, 0, "sum", 40, NULL},
-        {DT_BF16, 4, 2, 20, 36, 1, "glu", 5, NULL},   {DT_BF16, 4, 2, 20, 36, 1, "add", 5, NULL},
+        {DT_BF16, 8, 2, 72, 264, 0, "glu", 1, NULL},   {DT_BF16, 8, 2, 72, 264, 0, "add", 1, NULL},
+        {DT_FP16, 40, 8, 66, 72, 1, "glu", 3, NULL},   {DT_FP16, 40, 8, 35, 72, 1, "sum", 3, NULL},
+        {DT_FP32, 5, 3, 24, 36, 1, "glu", 7, NULL},    {DT_FP32, 5, 3, 20, 36, 1, "add", 7, NULL},
+        {DT_FP32, 3, 1, 7, 6, 0, "", 0, "sm_80"},      {DT_FP32, 3, 1, 7, 6, 0, "sum", 0, "sm_80"},
+        {DT_BF16, 33, 4, 34, 520, 1, "act", 0, NULL},  {DT_BF16, 33, 4, 34, 520, 0, "add", 0, NULL},
+        {DT_BF16, 3, 2, 36, 136, 1, "glu", 16, NULL},  {DT_FP16, 3, 2, 36, 136, 1, "add", 16, "sm_80"},
+        {DT_BF16, 2, 1, 20, 40, 0, "", 60, NULL},      {DT_FP16, 2, 2, 17, 40, 0, "sum", 40, NULL},
+        {DT_BF16, 4, 2, 20, 36, 1, "glu", 5, NULL},    {DT_BF16, 4, 2, 20, 36, 1, "add", 5, NULL},
         {DT_BF16, 3, 2, 34, 1368, 1, "glu", 20, NULL}, {DT_FP16, 3, 2, 19, 1368, 0, "add", 20, NULL},
     };
     Suite *s = open_suite("experts");

@@ -12,8 +12,8 @@ static void add_rows(Suite *s, DType t, int C)
     static const char *const ops[] = {
         "act gelu_erf",   "act gelu_tanh", "act relu", "act relu2", "act sigmoid", "glu silu", "glu relu2",
         "glu quick_gelu", "add",           "mul",      "gated",     "columns",     "scale",    "norm 1",
-        "norm 2",         "last",          "embed",    "positions", "scaled",      "entry",    "slice",
-        "join",           "clamp",         "limits",   "tempered",  "id"};
+        "norm 2",         "norm and add",  "last",     "embed",     "positions",   "scaled",   "entry",
+        "slice",          "join",          "clamp",    "limits",    "tempered",    "id"};
 
     for (size_t i = 0; i < LEN(ops); i++) {
         Ir g = begin();
@@ -44,6 +44,8 @@ static void add_rows(Suite *s, DType t, int C)
             add(&g, "mul %%%d %%%d : [T,%d] %s", x, weight(&g, "w", C, 0, DT_FP32), C, type);
         else if (strcmp(op, "scale") == 0)
             add(&g, "scale %%%d {by=0.3} : [T,%d] %s", x, C, type);
+        else if (strcmp(op, "norm and add") == 0)
+            add(&g, "add %%%d %%%d : [T,%d] %s", norm(&g, 1, x, "T", C, t), input(&g, C, t), C, type);
         else if (strncmp(op, "norm", 4) == 0)
             norm(&g, op[5] - '0', x, "T", C, t);
         else if (strcmp(op, "last") == 0)
