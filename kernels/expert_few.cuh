@@ -1,7 +1,9 @@
 // expert_few.cuh - linear layers of experts for few rows in 16 bits, on sm_90 and newer: the functions of experts.cuh.
 //
 // What limits them: reading the matrices of the experts that are hit, once each. A unit of work is 16 columns of an expert
-// for up to 16 of its rows; block i computes a run of neighbouring units, expert after expert. Its warps:
+// for up to 16 of its rows. A block of expert_linear computes a run of neighbouring units, expert after expert. A block of
+// expert_sum takes the same 16 columns of all experts that are hit and keeps their weighted sums for all rows in shared
+// memory, so that no other block has a part of them. Its warps:
 //
 //   warps 0..7  multiply: w is the A operand of mma.m16n8k16, rows of x, from L1, are the B operand. Warp j takes the
 //               blocks of 32 k with number j mod 8 of a slot; the 8 partial sums are added at the end of a unit
@@ -11,7 +13,7 @@
 // consecutive k of both columns and of a row of x with 16 bytes each: the first four elements make one instruction of 16 k,
 // the last four the other.
 //
-// Order of summation: by K alone.
+// Order of summation: K as one unit sums it, then the experts of a row by their numbers.
 #pragma once
 #include "device/async.cuh"
 #include "device/barrier.cuh"
@@ -52,13 +54,16 @@ template <int X> DEVICE FewRows few_rows(const int *starts, int j, int &all)
     return found;
 }
 
-// Warp 8: copies the matrices of units u0 .. u1.
-template <class C> DEVICE void few_produce(const ExpertArgs &a, const FewRing<C> &ring, const int *starts, int u0, int u1)
+// Units u0, u0 + step, ... below u1, numbered by rows of experts, then columns.
+struct FewUnits { int u0, u1, step; };
+
+// Warp 8: copies the matrices of these units.
+template <class C> DEVICE void few_produce(const ExpertArgs &a, const FewRing<C> &ring, const int *starts, const FewUnits &units)
 {
     typedef FewShape<C> P;
     RingSlot<C::SLOTS> slot = {0, 1};
     int all;
-    for (int u = u0; u < u1; u++) {
+    for (int u = units.u0; u < units.u1; u += units.step) {
         const int expert = few_rows<C::X>(starts, u / P::UNITS, all).expert, n = u % P::UNITS * FEW_COLUMNS;
         const int rows = least(FEW_COLUMNS, C::N - n);
         for (int c = 0; c < P::CHUNKS; c++) {
@@ -79,9 +84,22 @@ template <class C> DEVICE void few_produce(const ExpertArgs &a, const FewRing<C>
     }
 }
 
-// Units u0 .. u1, all of these rows, TILES times 8 at most; the sums of a unit go through `sums` [8 warps][TILES][32 lanes][4].
-template <class C, int TILES, class A>
-DEVICE void few_multiply(const A &a, const FewRing<C> &ring, RingSlot<C::SLOTS> &slot, const FewRows &at, float *sums, int u0, int u1)
+// expert_sum: adds columns n and n + 1 of a pair, with its weight, to those of its row.
+template <class C> DEVICE void few_add(const ExpertArgs &a, int e, int pair, int n, float v0, float v1, float *total)
+{
+    const int m = pair / C::R;
+    const float weight = __uint_as_float((u32)a.routes[(i64)m * 2 * C::R + C::R + pair % C::R]);
+    float *to = total + m * FEW_COLUMNS + n % FEW_COLUMNS;
+    to[0] += weight * (C::BIAS ? v0 + a.b[e * C::N + n] : v0);
+    if (n + 1 < C::N)
+        to[1] += weight * (C::BIAS ? v1 + a.b[e * C::N + n + 1] : v1);
+}
+
+// Units u0 .. u1 - 1, all of these rows, TILES times 8 at most; the sums of a unit go through `sums`
+// [8 warps][TILES][32 lanes][4]. total [rows][16]: of expert_sum.
+template <class C, int TILES>
+DEVICE void few_multiply(const ExpertArgs &a, const FewRing<C> &ring, RingSlot<C::SLOTS> &slot, const FewRows &at, float *sums,
+                         float *total, int u0, int u1)
 {
     typedef FewShape<C> P;
     typedef typename C::T T;
@@ -144,25 +162,27 @@ DEVICE void few_multiply(const A &a, const FewRing<C> &ring, RingSlot<C::SLOTS> 
                 v0 += from[j * TILES * 128];
                 v1 += from[j * TILES * 128 + 2];
             }
-            expert_out<C>(a, at.expert, pairs[row], column, v0, v1);
-            if (!C::GLU && column + 1 < C::N)
-                expert_out<C>(a, at.expert, pairs[row], column + 1, v1, 0.0f);
+            if constexpr (C::SUM) {
+                few_add<C>(a, at.expert, pairs[row], column, v0, v1, total);
+            } else {
+                expert_out<C>(a, at.expert, pairs[row], column, v0, v1);
+                if (!C::GLU && column + 1 < C::N)
+                    expert_out<C>(a, at.expert, pairs[row], column + 1, v1, 0.0f);
+            }
         }
         named_barrier_sync(1, FEW_WARPS * 32);
-        if constexpr (C::SUM)
-            if (warp_id() == 0)
-                expert_add<C>(a, n, pairs, at.count);
     }
 }
 
-template <class C, class A> DEVICE void expert_few(const A &a)
+template <class C> DEVICE void expert_few(const ExpertArgs &a)
 {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     typedef FewShape<C> P;
+    typedef typename C::T T;
     char *shared = shared_memory();
     const FewRing<C> ring = {shared_address(shared + C::RING_AT), shared_address(shared + C::BARRIERS_AT)};
     int *starts = (int *)(shared + C::STARTS_AT);
-    float *sums = (float *)(shared + C::SUMS_AT);
+    float *sums = (float *)(shared + C::SUMS_AT), *total = (float *)(shared + C::TOTAL_AT);
     if (threadIdx.x == 0) {
         ring.init(1, FEW_WARPS);
         mbarrier_init_fence();
@@ -174,20 +194,31 @@ template <class C, class A> DEVICE void expert_few(const A &a)
     block_sync();
     int all;
     few_rows<C::X>(starts, 0, all);
-    const int units = all * P::UNITS, u0 = (int)((i64)units * blockIdx.x / gridDim.x), u1 = (int)((i64)units * (blockIdx.x + 1) / gridDim.x);
+    const int rows = starts[C::X] / C::R;
+    const i64 count = (i64)all * P::UNITS;
+    const FewUnits units = C::SUM ? FewUnits{(int)blockIdx.x, (int)count, P::UNITS}
+                                  : FewUnits{(int)(count * blockIdx.x / gridDim.x), (int)(count * (blockIdx.x + 1) / gridDim.x), 1};
     if (warp_id() == FEW_WARPS) {
-        few_produce<C>(a, ring, starts, u0, u1);
+        few_produce<C>(a, ring, starts, units);
         return;
     }
+    for (int i = threadIdx.x; i < rows * FEW_COLUMNS && C::SUM; i += FEW_WARPS * 32)
+        total[i] = 0.0f; // read behind the barriers of the first unit
     RingSlot<C::SLOTS> slot = {0, 0};
-    for (int u = u0; u < u1;) {
+    for (int u = units.u0; u < units.u1;) {
         const FewRows at = few_rows<C::X>(starts, u / P::UNITS, all);
-        const int end = least(u1, (u / P::UNITS + 1) * P::UNITS);
+        const int end = C::SUM ? u + 1 : least(units.u1, (u / P::UNITS + 1) * P::UNITS);
         if (at.count > 8)
-            few_multiply<C, 2>(a, ring, slot, at, sums, u, end);
+            few_multiply<C, 2>(a, ring, slot, at, sums, total, u, end);
         else
-            few_multiply<C, 1>(a, ring, slot, at, sums, u, end);
-        u = end;
+            few_multiply<C, 1>(a, ring, slot, at, sums, total, u, end);
+        u = C::SUM ? u + P::UNITS : end;
+    }
+    for (int i = threadIdx.x; i < rows * FEW_COLUMNS && C::SUM; i += FEW_WARPS * 32) {
+        const int m = i / FEW_COLUMNS, n = blockIdx.x * FEW_COLUMNS + i % FEW_COLUMNS;
+        if (n < C::N)
+            ((typename C::OUT *)a.y)[(i64)m * C::N + n] =
+                from_float<typename C::OUT>(total[i] + (C::RES ? to_float(((const T *)a.r)[(i64)m * C::N + n]) : 0.0f));
     }
 #endif
 }

@@ -17,8 +17,6 @@
 //@ consts  T: type(x)  OUT: type(y)  W: type(w)  X: param(starts)  N: XN / X  K: K  R: R2 / 2  BIAS: has(b)
 //@ linear: fits    OUT == T && (!GLU || N % 2 == 0)
 //@ sum:    fits    RK == R * K
-//@ sum:    scratch parts 4 * M_MAX * R * N
-//@ sum:    zeroed  arrived 4 * M_MAX * ceil_div(N, 16)
 //    CHUNK: k of a slot, which has 16 rows of it. Two blocks share an SM if three slots fit each.
 //@ consts  CHUNK: round_up(ceil_div(K, ceil_div(K, 1024)), 256)  ROW_BYTES: K <= CHUNK ? 2 * K : 2 * CHUNK
 //@ consts  SLOT_BYTES: 16 * ROW_BYTES  HALF_SMEM: SM_SMEM / 2 - 1024
@@ -29,10 +27,12 @@
 //@ shared  BARRIERS 128
 //@ shared  SUMS     8 * 2 * 512      // of 8 warps, 8 rows twice
 //@ shared  STARTS   4 * (X + 1)
+//@ shared  TOTAL    SUM * max(64, M_MAX) * 64  // of expert_sum: 16 columns of each row
 //@ shared  RING     SLOTS * SLOT_BYTES align 128
 //@ needs   TMA
 //@ fits    T == W && sizeof(x) == 2 && XN % X == 0 && K % 8 == 0 && SLOTS >= 2
-//@ launch  grid BLOCKS_PER_SM * SMS   block 288   smem BYTES
+//@ linear: launch grid BLOCKS_PER_SM * SMS   block 288   smem BYTES
+//@ sum:    launch grid ceil_div(N, 16)   block 288   smem BYTES
 //    Of X experts p pairs hit X (1 - exp(-p / X)), if all are as likely: by the series of exp to its second power.
 //@ moves   X * M * R * (M * R + 2 * X) / (M * R * (M * R + 2 * X) + 2 * X * X) * N * K * sizeof(w)
 //@ flops   2 * M * R * N * K
@@ -49,5 +49,4 @@ struct Config {
     static constexpr int CHUNK = @CHUNK@, ROW_BYTES = @ROW_BYTES@, SLOTS = @SLOTS@, SLOT_BYTES = @SLOT_BYTES@, @REGIONS@;
 };
 extern "C" __global__ void __launch_bounds__(288, @BLOCKS_PER_SM@)
-//@ linear: text @NAME@(const ExpertArgs a) { expert_few<Config>(a); }
-//@ sum:    text @NAME@(const ExpertSumArgs a) { expert_few<Config>(a); }
+@NAME@(const ExpertArgs a) { expert_few<Config>(a); }
