@@ -26,6 +26,7 @@
 //@ launch  grid ceil_div(N, 128), min(M * R, X) + M * R / 64   block 256
 //@ moves   X * M * R * (M * R + 2 * X) / (M * R * (M * R + 2 * X) + 2 * X * X) * N * K * sizeof(w)
 //@ flops   2 * M * R * N * K
+//@ rate    20
 //@ matmul  yes
 //@ overlap yes
 #include "expert_tile.cuh"

@@ -1,0 +1,45 @@
+// expert_hopper.cu - contracts and instances of expert_hopper.cuh: linear layers of experts in 16 bits, for many rows, on sm_90a
+//@ kernel  expert_hopper
+//@ variant linear | SUM=0 RES=0
+//@ variant sum    | SUM=1 ACT=0 GLU=0
+//@ linear: rank 526
+//@ sum:    rank 536
+//@ linear: args x[M,K] r[M,R2] starts:by_expert.starts(r) rows:by_expert.rows(r) w[XN,K] b[XN]:fp32 a -> y
+//@ sum:    args x[M,RK] r[M,R2] starts:by_expert.starts(r) rows:by_expert.rows(r) w[XN,K] b[XN]:fp32 a:type(x) -> y
+//@ linear: match y = expert_linear(x, r:by_expert, w, b?)        | ACT=0 GLU=0
+//@ linear: match y = act(expert_linear(x, r:by_expert, w, b?))   | ACT=act.kind GLU=0
+//@ linear: match y = glu(expert_linear(x, r:by_expert, w, b?))   | ACT=glu.kind GLU=1
+//@ sum:    match y = expert_sum(x, r:by_expert, w, b?)           | RES=0
+//@ sum:    match y = add(expert_sum(x, r:by_expert, w, b?), a)   | RES=1
+//@ consts  T: type(x)  OUT: type(y)  W: type(w)  X: param(starts)  N: XN / X  K: K  R: R2 / 2  BIAS: has(b)
+//@ linear: fits    OUT == T
+//@ sum:    fits    RK == R * K
+//@ consts  SLOT_BYTES: 128 * 128 + 192 * 128  STAGES: min(6, (SMEM - BESIDE_RING) / SLOT_BYTES)
+//@ shared  RING     STAGES * SLOT_BYTES
+//@ shared  BARRIERS 128
+//@ shared  STARTS   4 * (X + 1)
+//@ shared  READY    192 * 4
+//@ tiled   w 128
+//@ needs   TMA WGMMA
+//@ fits    T == W && sizeof(x) == 2 && XN % X == 0 && K % 8 == 0 && N % 2 == 0 && STAGES >= 4
+//@ sum:    scratch parts 4 * M_MAX * R * N
+//@ sum:    zeroed arrived 4 * M_MAX * ceil_div(N, 128)
+//@ launch  grid SMS   block 384
+//@ moves   X * M * R * (M * R + 2 * X) / (M * R * (M * R + 2 * X) + 2 * X * X) * N * K * sizeof(w)
+//    Each expert that is hit has a tile that is not full: half of 32 rows on the mean.
+//@ flops   2 * (M * R + 16 * min(M * R, X)) * N * K
+//@ rate    50
+//@ matmul  yes
+//@ overlap yes
+#include "expert_hopper.cuh"
+
+struct Config {
+    using T = @T@;
+    using OUT = @OUT@;
+    static constexpr int X = @X@, N = @N@, K = @K@, R = @R@, BIAS = @BIAS@;
+    static constexpr int SUM = @SUM@, ACT = @ACT@, GLU = @GLU@, RES = @RES@;
+    static constexpr int STAGES = @STAGES@, SLOT_BYTES = @SLOT_BYTES@, @REGIONS@;
+};
+extern "C" __global__ void __launch_bounds__(384, 1)
+//@ linear: text @NAME@(const ExpertTileArgs a) { expert_hopper<Config>(a); }
+//@ sum:    text @NAME@(const ExpertTileSumArgs a) { expert_hopper<Config>(a); }
