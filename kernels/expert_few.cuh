@@ -5,9 +5,11 @@
 // expert_sum takes the same 16 columns of all experts that are hit and keeps their weighted sums for all rows in shared
 // memory, so that no other block has a part of them. Its warps:
 //
-//   warps 0..7  multiply: w is the A operand of mma.m16n8k16, rows of x, from L1, are the B operand. Warp j takes the
-//               blocks of 32 k with number j mod 8 of a slot; the 8 partial sums are added at the end of a unit
-//   warp 8      streams w through a ring in shared memory by bulk copies; a slot has 16 rows of w, CHUNK k of each
+//   warps 0..7  multiply: w is the A operand of mma.m16n8k16, rows of x are the B operand. Warp j takes the blocks of 32 k
+//               with number j mod 8 of a slot; the 8 partial sums are added at the end of a unit
+//   warp 8      streams w through a ring in shared memory by bulk copies; a slot has 16 rows of w, CHUNK k of each. In
+//               expert_sum, where each unit has rows of its own, they come the same way behind those of w; expert_linear
+//               reads them from L1
 //
 // Rows g and g + 8 of A are columns 2g and 2g + 1, so that both columns of a gate end in one lane. A lane reads 8
 // consecutive k of both columns and of a row of x with 16 bytes each: the first four elements make one instruction of 16 k,
@@ -57,21 +59,22 @@ template <int X> DEVICE FewRows few_rows(const int *starts, int j, int &all)
 // Units u0, u0 + step, ... below u1, numbered by rows of experts, then columns.
 struct FewUnits { int u0, u1, step; };
 
-// Warp 8: copies the matrices of these units.
-template <class C> DEVICE void few_produce(const ExpertArgs &a, const FewRing<C> &ring, const int *starts, const FewUnits &units)
+// Warp 8: copies the matrices of these units, and of expert_sum the rows of x; pairs: all, in shared memory.
+template <class C>
+DEVICE void few_produce(const ExpertArgs &a, const FewRing<C> &ring, const int *starts, const int *pairs, const FewUnits &units)
 {
     typedef FewShape<C> P;
     RingSlot<C::SLOTS> slot = {0, 1};
     int all;
     for (int u = units.u0; u < units.u1; u += units.step) {
-        const int expert = few_rows<C::X>(starts, u / P::UNITS, all).expert, n = u % P::UNITS * FEW_COLUMNS;
-        const int rows = least(FEW_COLUMNS, C::N - n);
+        const FewRows at = few_rows<C::X>(starts, u / P::UNITS, all);
+        const int n = u % P::UNITS * FEW_COLUMNS, rows = least(FEW_COLUMNS, C::N - n), of_x = C::SUM ? at.count : 0;
         for (int c = 0; c < P::CHUNKS; c++) {
             const int k = c * C::CHUNK, bytes = least(C::CHUNK, C::K - k) * 2;
-            const typename C::T *w = (const typename C::T *)a.w + ((i64)expert * C::N + n) * C::K + k;
+            const typename C::T *w = (const typename C::T *)a.w + ((i64)at.expert * C::N + n) * C::K + k;
             ring.wait_empty(slot);
             if (lane_id() == 0)
-                mbarrier_expect(ring.full(slot.at), rows * bytes);
+                mbarrier_expect(ring.full(slot.at), (rows + of_x) * bytes);
             warp_sync();
             if (P::CHUNKS == 1 && C::ROW_BYTES == 2 * C::K) { // the rows follow one another
                 if (lane_id() == 0)
@@ -79,37 +82,38 @@ template <class C> DEVICE void few_produce(const ExpertArgs &a, const FewRing<C>
             } else if (lane_id() < rows) {
                 bulk_copy(ring.data(slot.at) + lane_id() * C::ROW_BYTES, w + (i64)lane_id() * C::K, bytes, ring.full(slot.at));
             }
+            if (lane_id() < of_x)
+                bulk_copy(ring.data(slot.at) + (FEW_COLUMNS + lane_id()) * C::ROW_BYTES,
+                          (const typename C::T *)a.x + (i64)pairs[at.first + lane_id()] * C::K + k, bytes, ring.full(slot.at));
             slot.next();
         }
     }
 }
 
 // expert_sum: adds columns n and n + 1 of a pair, with its weight, to those of its row.
-template <class C> DEVICE void few_add(const ExpertArgs &a, int e, int pair, int n, float v0, float v1, float *total)
+template <class C> DEVICE void few_add(const ExpertArgs &a, int e, int pair, float weight, int n, float v0, float v1, float *total)
 {
-    const int m = pair / C::R;
-    const float weight = __uint_as_float((u32)a.routes[(i64)m * 2 * C::R + C::R + pair % C::R]);
-    float *to = total + m * FEW_COLUMNS + n % FEW_COLUMNS;
+    float *to = total + pair / C::R * FEW_COLUMNS + n % FEW_COLUMNS;
     to[0] += weight * (C::BIAS ? v0 + a.b[e * C::N + n] : v0);
     if (n + 1 < C::N)
         to[1] += weight * (C::BIAS ? v1 + a.b[e * C::N + n + 1] : v1);
 }
 
 // Units u0 .. u1 - 1, all of these rows, TILES times 8 at most; the sums of a unit go through `sums`
-// [8 warps][TILES][32 lanes][4]. total [rows][16]: of expert_sum.
+// [8 warps][TILES][32 lanes][4]. Of expert_sum: pairs and weights of all, total [rows][16], in shared memory.
 template <class C, int TILES>
 DEVICE void few_multiply(const ExpertArgs &a, const FewRing<C> &ring, RingSlot<C::SLOTS> &slot, const FewRows &at, float *sums,
-                         float *total, int u0, int u1)
+                         const int *pairs, const float *weights, float *total, int u0, int u1)
 {
     typedef FewShape<C> P;
     typedef typename C::T T;
     const int g = lane_id() >> 2, t = lane_id() & 3;
-    const int *pairs = a.rows + at.first;
     const T *x[TILES];
+    u32 row[TILES]; // of x in a slot
 #pragma unroll
     for (int i = 0; i < TILES; i++) {
-        const int pair = pairs[least(8 * i + g, at.count - 1)];
-        x[i] = (const T *)a.x + (i64)(C::SUM ? pair : pair / C::R) * C::K + warp_id() * 32 + 8 * t;
+        row[i] = (FEW_COLUMNS + least(8 * i + g, at.count - 1)) * C::ROW_BYTES;
+        x[i] = (const T *)a.x + (C::SUM ? 0 : (i64)(pairs[at.first + least(8 * i + g, at.count - 1)] / C::R) * C::K + warp_id() * 32 + 8 * t);
     }
     for (int u = u0; u < u1; u++) {
         const int n = u % P::UNITS * FEW_COLUMNS, last = C::N % FEW_COLUMNS ? least(FEW_COLUMNS, C::N - n) - 1 : FEW_COLUMNS - 1;
@@ -119,7 +123,7 @@ DEVICE void few_multiply(const ExpertArgs &a, const FewRing<C> &ring, RingSlot<C
 #pragma unroll
             for (int s = 0; s < P::STEPS; s++)
 #pragma unroll
-                for (int i = 0; i < TILES; i++) {
+                for (int i = 0; i < TILES && !C::SUM; i++) {
                     const int k = c * C::CHUNK + s * 256;
                     v[s][i] = k + warp_id() * 32 + 8 * t < C::K ? *(const uint4_ *)(x[i] + k) : uint4_{0, 0, 0, 0};
                 }
@@ -137,6 +141,8 @@ DEVICE void few_multiply(const ExpertArgs &a, const FewRing<C> &ring, RingSlot<C
                 }
 #pragma unroll
                 for (int i = 0; i < TILES; i++) {
+                    if (C::SUM)
+                        v[s][i] = C::K % 32 == 0 || k + 8 * t < C::K ? shared_load16(from + row[i] + s * 512) : uint4_{0, 0, 0, 0};
                     mma<T>(d[i], w0.x, w1.x, w0.y, w1.y, v[s][i].x, v[s][i].y);
                     mma<T>(d[i], w0.z, w1.z, w0.w, w1.w, v[s][i].z, v[s][i].w);
                 }
@@ -152,9 +158,10 @@ DEVICE void few_multiply(const ExpertArgs &a, const FewRing<C> &ring, RingSlot<C
             for (int j = 0; j < 4; j++)
                 sums[((warp_id() * TILES + i) * 32 + lane_id()) * 4 + j] = d[i][j];
         named_barrier_sync(1, FEW_WARPS * 32);
-        const int item = threadIdx.x, tile = item >> 6, lane = item >> 1 & 31, row = 8 * tile + 2 * (lane & 3) + (item & 1);
+        const int item = threadIdx.x, tile = item >> 6, lane = item >> 1 & 31, of = 8 * tile + 2 * (lane & 3) + (item & 1);
         const int column = n + 2 * (lane >> 2);
-        if (tile < TILES && row < at.count && column < C::N) {
+        if (tile < TILES && of < at.count && column < C::N) {
+            const int pair = pairs[at.first + of];
             const float *from = sums + (tile * 32 + lane) * 4 + (item & 1);
             float v0 = 0.0f, v1 = 0.0f;
 #pragma unroll
@@ -163,11 +170,11 @@ DEVICE void few_multiply(const ExpertArgs &a, const FewRing<C> &ring, RingSlot<C
                 v1 += from[j * TILES * 128 + 2];
             }
             if constexpr (C::SUM) {
-                few_add<C>(a, at.expert, pairs[row], column, v0, v1, total);
+                few_add<C>(a, at.expert, pair, weights[at.first + of], column, v0, v1, total);
             } else {
-                expert_out<C>(a, at.expert, pairs[row], column, v0, v1);
+                expert_out<C>(a, at.expert, pair, column, v0, v1);
                 if (!C::GLU && column + 1 < C::N)
-                    expert_out<C>(a, at.expert, pairs[row], column + 1, v1, 0.0f);
+                    expert_out<C>(a, at.expert, pair, column + 1, v1, 0.0f);
             }
         }
         named_barrier_sync(1, FEW_WARPS * 32);
@@ -191,6 +198,14 @@ template <class C> DEVICE void expert_few(const ExpertArgs &a)
     wait_for_previous();
     for (int e = threadIdx.x; e <= C::X; e += FEW_THREADS)
         starts[e] = a.starts[e];
+    int *list = (int *)(shared + C::PAIRS_AT);
+    float *weights = (float *)(shared + C::WEIGHTS_AT);
+    for (int i = threadIdx.x, all = C::SUM ? a.starts[C::X] : 0; i < all; i += FEW_THREADS) {
+        const int pair = a.rows[i];
+        list[i] = pair;
+        weights[i] = __uint_as_float((u32)a.routes[(i64)(pair / C::R) * 2 * C::R + C::R + pair % C::R]);
+    }
+    const int *pairs = C::SUM ? list : a.rows;
     block_sync();
     int all;
     few_rows<C::X>(starts, 0, all);
@@ -199,7 +214,7 @@ template <class C> DEVICE void expert_few(const ExpertArgs &a)
     const FewUnits units = C::SUM ? FewUnits{(int)blockIdx.x, (int)count, P::UNITS}
                                   : FewUnits{(int)(count * blockIdx.x / gridDim.x), (int)(count * (blockIdx.x + 1) / gridDim.x), 1};
     if (warp_id() == FEW_WARPS) {
-        few_produce<C>(a, ring, starts, units);
+        few_produce<C>(a, ring, starts, pairs, units);
         return;
     }
     for (int i = threadIdx.x; i < rows * FEW_COLUMNS && C::SUM; i += FEW_WARPS * 32)
@@ -209,9 +224,9 @@ template <class C> DEVICE void expert_few(const ExpertArgs &a)
         const FewRows at = few_rows<C::X>(starts, u / P::UNITS, all);
         const int end = C::SUM ? u + 1 : least(units.u1, (u / P::UNITS + 1) * P::UNITS);
         if (at.count > 8)
-            few_multiply<C, 2>(a, ring, slot, at, sums, total, u, end);
+            few_multiply<C, 2>(a, ring, slot, at, sums, pairs, weights, total, u, end);
         else
-            few_multiply<C, 1>(a, ring, slot, at, sums, total, u, end);
+            few_multiply<C, 1>(a, ring, slot, at, sums, pairs, weights, total, u, end);
         u = C::SUM ? u + P::UNITS : end;
     }
     for (int i = threadIdx.x; i < rows * FEW_COLUMNS && C::SUM; i += FEW_WARPS * 32) {

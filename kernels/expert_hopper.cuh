@@ -134,7 +134,7 @@ template <class C, int THIRTIES, class A> DEVICE void many_finish(const A &a, co
     }
 }
 
-// Adds the parts of those rows whose last part is this unit's. ready: [MANY_PAIRS] in shared memory.
+// Adds the parts of those rows whose last part is this unit's: ready [MANY_PAIRS], in shared memory, names them, or -1.
 template <class C> DEVICE void many_add(const ExpertTileSumArgs &a, const ExpertTile &tile, int n0, int *ready)
 {
     typedef typename C::T T;
@@ -142,15 +142,17 @@ template <class C> DEVICE void many_add(const ExpertTileSumArgs &a, const Expert
     constexpr int UNITS = ManyShape<C>::UNITS;
     named_barrier_sync(1, 256);
     if ((int)threadIdx.x < tile.count) {
-        u32 *arrived = &a.arrived[a.rows[tile.first + threadIdx.x] / C::R * UNITS + n0 / MANY_COLUMNS];
-        ready[threadIdx.x] = atomic_add_acq_rel(arrived, 1) + 1 == C::R;
-        if (ready[threadIdx.x])
+        const int m = a.rows[tile.first + threadIdx.x] / C::R;
+        u32 *arrived = &a.arrived[m * UNITS + n0 / MANY_COLUMNS];
+        const bool last = atomic_add_acq_rel(arrived, 1) + 1 == C::R;
+        ready[threadIdx.x] = last ? m : -1;
+        if (last)
             *arrived = 0;
     }
     named_barrier_sync(1, 256);
     for (int i = warp_id(); i < tile.count; i += 8) {
-        const int m = a.rows[tile.first + i] / C::R, n = n0 + lane_id() * 4;
-        if (!ready[i] || n >= C::N)
+        const int m = ready[i], n = n0 + lane_id() * 4;
+        if (m < 0 || n >= C::N)
             continue;
 #pragma unroll
         for (int h = 0; h < 4; h += 2) {
