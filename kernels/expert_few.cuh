@@ -20,9 +20,10 @@
 #include "device/async.cuh"
 #include "device/barrier.cuh"
 #include "device/mma.cuh"
+#include "device/pdl.cuh"
 #include "device/shared.cuh"
 #include "body/ring.cuh"
-#include "experts.cuh"
+#include "body/experts.cuh"
 
 enum { FEW_COLUMNS = 16, FEW_ROWS = 16, FEW_WARPS = 8, FEW_THREADS = 288 };
 
@@ -33,28 +34,6 @@ template <class C> struct FewShape {
     static constexpr int CHUNKS = ceil_div(C::K, C::CHUNK);
     static constexpr int STEPS = C::CHUNK / 256;              // blocks of 32 k that a warp takes of a slot
 };
-
-// Up to FEW_ROWS pairs of one expert: rows[first] and the count - 1 behind it.
-struct FewRows { int expert, first, count; };
-
-// The j-th of them, expert by expert, and in `all` how many there are. starts: in shared memory. By a whole warp.
-template <int X> DEVICE FewRows few_rows(const int *starts, int j, int &all)
-{
-    FewRows found = {0, 0, 0};
-    all = 0;
-    for (int from = 0; from < X; from += 32) {
-        const int e = least(from + lane_id(), X - 1), begin = starts[e], end = from + lane_id() < X ? starts[e + 1] : begin;
-        const int parts = ceil_div(end - begin, (int)FEW_ROWS), before = all + warp_prefix_sum(parts) - parts;
-        const u32 here = warp_ballot(j >= before && j < before + parts);
-        if (here) {
-            const int owner = __ffs((int)here) - 1;
-            const int first = shuffle(begin, owner) + (j - shuffle(before, owner)) * FEW_ROWS;
-            found = FewRows{from + owner, first, least(FEW_ROWS, shuffle(end, owner) - first)};
-        }
-        all = shuffle(before + parts, 31);
-    }
-    return found;
-}
 
 // Units u0, u0 + step, ... below u1, numbered by rows of experts, then columns.
 struct FewUnits { int u0, u1, step; };
@@ -67,7 +46,7 @@ DEVICE void few_produce(const ExpertArgs &a, const FewRing<C> &ring, const int *
     RingSlot<C::SLOTS> slot = {0, 1};
     int all;
     for (int u = units.u0; u < units.u1; u += units.step) {
-        const FewRows at = few_rows<C::X>(starts, u / P::UNITS, all);
+        const ExpertTile at = expert_tile<C::X, FEW_ROWS>(starts, u / P::UNITS, all);
         const int n = u % P::UNITS * FEW_COLUMNS, rows = least(FEW_COLUMNS, C::N - n), of_x = C::SUM ? at.count : 0;
         for (int c = 0; c < P::CHUNKS; c++) {
             const int k = c * C::CHUNK, bytes = least(C::CHUNK, C::K - k) * 2;
@@ -102,7 +81,7 @@ template <class C> DEVICE void few_add(const ExpertArgs &a, int e, int pair, flo
 // Units u0 .. u1 - 1, all of these rows, TILES times 8 at most; the sums of a unit go through `sums`
 // [8 warps][TILES][32 lanes][4]. Of expert_sum: pairs and weights of all, total [rows][16], in shared memory.
 template <class C, int TILES>
-DEVICE void few_multiply(const ExpertArgs &a, const FewRing<C> &ring, RingSlot<C::SLOTS> &slot, const FewRows &at, float *sums,
+DEVICE void few_multiply(const ExpertArgs &a, const FewRing<C> &ring, RingSlot<C::SLOTS> &slot, const ExpertTile &at, float *sums,
                          const int *pairs, const float *weights, float *total, int u0, int u1)
 {
     typedef FewShape<C> P;
@@ -208,7 +187,7 @@ template <class C> DEVICE void expert_few(const ExpertArgs &a)
     const int *pairs = C::SUM ? list : a.rows;
     block_sync();
     int all;
-    few_rows<C::X>(starts, 0, all);
+    expert_tile<C::X, FEW_ROWS>(starts, 0, all);
     const int rows = starts[C::X] / C::R;
     const i64 count = (i64)all * P::UNITS;
     const FewUnits units = C::SUM ? FewUnits{(int)blockIdx.x, (int)count, P::UNITS}
@@ -221,7 +200,7 @@ template <class C> DEVICE void expert_few(const ExpertArgs &a)
         total[i] = 0.0f; // read behind the barriers of the first unit
     RingSlot<C::SLOTS> slot = {0, 0};
     for (int u = units.u0; u < units.u1;) {
-        const FewRows at = few_rows<C::X>(starts, u / P::UNITS, all);
+        const ExpertTile at = expert_tile<C::X, FEW_ROWS>(starts, u / P::UNITS, all);
         const int end = C::SUM ? u + 1 : least(units.u1, (u / P::UNITS + 1) * P::UNITS);
         if (at.count > 8)
             few_multiply<C, 2>(a, ring, slot, at, sums, pairs, weights, total, u, end);

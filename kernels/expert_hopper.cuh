@@ -12,12 +12,15 @@
 //
 // Order of summation: 16 k after 16 k; the parts of a row as in expert_tile.cuh.
 #pragma once
+#include "device/async.cuh"
+#include "device/atomic.cuh"
 #include "device/barrier.cuh"
+#include "device/pdl.cuh"
 #include "device/shared.cuh"
 #include "device/tensor.cuh"
 #include "device/wgmma.cuh"
 #include "body/ring.cuh"
-#include "expert_tile.cuh"
+#include "body/experts.cuh"
 
 enum { MANY_COLUMNS = 128, MANY_PAIRS = 192, MANY_THREADS = 384 };
 
@@ -29,27 +32,8 @@ template <class C> struct ManyShape {
     static constexpr int W = MANY_COLUMNS * 128;               // bytes of w in a slot
 };
 
-// The j-th tile, expert by expert, and in `all` how many there are. starts: in shared memory. By a whole warp.
-template <int X> DEVICE ExpertTile many_tile(const int *starts, int j, int &all)
-{
-    ExpertTile found = {0, 0, 0};
-    all = 0;
-    for (int from = 0; from < X; from += 32) {
-        const int e = least(from + lane_id(), X - 1), begin = starts[e], pairs = from + lane_id() < X ? starts[e + 1] - begin : 0;
-        const int tiles = ceil_div(pairs, (int)MANY_PAIRS), each = ceil_div(pairs, most(tiles, 1));
-        const int before = all + warp_prefix_sum(tiles) - tiles;
-        const u32 here = warp_ballot(j >= before && j < before + tiles);
-        if (here) {
-            const int owner = __ffs((int)here) - 1, first = (j - shuffle(before, owner)) * shuffle(each, owner);
-            found = ExpertTile{from + owner, shuffle(begin, owner) + first, least(shuffle(each, owner), shuffle(pairs, owner) - first)};
-        }
-        all = shuffle(before + tiles, 31);
-    }
-    return found;
-}
-
 // The producers: all steps of this block's units.
-template <class C> DEVICE void many_produce(const ExpertTileArgs &a, const ManyRing<C> &ring, const int *starts, int units)
+template <class C> DEVICE void many_produce(const ExpertArgs &a, const ManyRing<C> &ring, const int *starts, int units)
 {
     typedef ManyShape<C> P;
     typedef typename C::T T;
@@ -58,7 +42,7 @@ template <class C> DEVICE void many_produce(const ExpertTileArgs &a, const ManyR
     RingSlot<C::STAGES> slot = {0, 1};
     int all;
     for (int u = blockIdx.x; u < units; u += gridDim.x) {
-        const ExpertTile tile = many_tile<C::X>(starts, u / P::UNITS, all);
+        const ExpertTile tile = expert_tile<C::X, MANY_PAIRS>(starts, u / P::UNITS, all);
         const int n = u % P::UNITS * MANY_COLUMNS;
         const T *x[GROUPS];
 #pragma unroll
@@ -129,13 +113,13 @@ template <class C, int THIRTIES, class A> DEVICE void many_finish(const A &a, co
         for (int h = 0; h < 2; h++) {
             const float v0 = d[4 * j + 2 * h], v1 = d[4 * j + 2 * h + 1], got = shuffle_xor(odd ? v0 : v1, 4);
             if (row < tile.count && n + 8 * h < C::N)
-                expert_tile_out<C>(a, tile.expert, pair, n + 8 * h, odd ? got : v0, odd ? v1 : got);
+                expert_out2<C>(a, tile.expert, pair, n + 8 * h, odd ? got : v0, odd ? v1 : got);
         }
     }
 }
 
 // Adds the parts of those rows whose last part is this unit's: ready [MANY_PAIRS], in shared memory, names them, or -1.
-template <class C> DEVICE void many_add(const ExpertTileSumArgs &a, const ExpertTile &tile, int n0, int *ready)
+template <class C> DEVICE void many_add(const ExpertSumArgs &a, const ExpertTile &tile, int n0, int *ready)
 {
     typedef typename C::T T;
     typedef typename C::OUT O;
@@ -200,7 +184,7 @@ template <class C, class A> DEVICE void expert_hopper(const A &a)
         starts[e] = a.starts[e];
     block_sync();
     int all;
-    many_tile<C::X>(starts, 0, all);
+    expert_tile<C::X, MANY_PAIRS>(starts, 0, all);
     const int units = all * P::UNITS;
     if (warp_id() >= 8) {
         many_produce<C>(a, ring, starts, units);
@@ -208,7 +192,7 @@ template <class C, class A> DEVICE void expert_hopper(const A &a)
     }
     RingSlot<C::STAGES> slot = {0, 0};
     for (int u = blockIdx.x; u < units; u += gridDim.x) {
-        const ExpertTile tile = many_tile<C::X>(starts, u / P::UNITS, all);
+        const ExpertTile tile = expert_tile<C::X, MANY_PAIRS>(starts, u / P::UNITS, all);
         const int n0 = u % P::UNITS * MANY_COLUMNS;
         switch (ceil_div(tile.count, 32)) {
         case 1: many_unit<C, 1>(a, ring, slot, tile, n0); break;

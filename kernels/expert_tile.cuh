@@ -20,43 +20,9 @@
 #include "device/mma.cuh"
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
-#include "body/act.cuh"
-
-struct ExpertTileArgs {
-    const void *x;
-    const int *routes, *starts, *rows;
-    const void *w;
-    const float *b;
-    const void *r;
-    void *y;
-};
-struct ExpertTileSumArgs : ExpertTileArgs {
-    float *parts; // [M*R, N]
-    u32 *arrived; // [M, column tiles]
-};
+#include "body/experts.cuh"
 
 enum { TILE_ROWS = 64, TILE_COLUMNS = 128, TILE_K = 64, TILE_PITCH = 144, TILE_THREADS = 256, TILE_STAGES = 3 };
-
-// Some pairs of one expert: rows[first] and the count - 1 behind it.
-struct ExpertTile { int expert, first, count; };
-
-// The j-th tile, expert by expert; count 0: there are fewer. By a whole warp.
-template <int X> DEVICE ExpertTile expert_tile_at(const int *starts, int j)
-{
-    for (int from = 0; from < X; from += 32) {
-        const int e = least(from + lane_id(), X - 1);
-        const int begin = starts[e], end = from + lane_id() < X ? starts[e + 1] : begin;
-        const int tiles = ceil_div(end - begin, (int)TILE_ROWS), before = warp_prefix_sum(tiles) - tiles;
-        const int all = shuffle(before + tiles, 31);
-        if (j < all) {
-            const int owner = __ffs((int)warp_ballot(j >= before && j < before + tiles)) - 1;
-            const int first = shuffle(begin, owner) + (j - shuffle(before, owner)) * TILE_ROWS;
-            return ExpertTile{from + owner, first, least(TILE_ROWS, shuffle(end, owner) - first)};
-        }
-        j -= all;
-    }
-    return ExpertTile{0, 0, 0};
-}
 
 // The vectors of 8 elements that this thread copies: one of the 8 of a stage's row, in every 32nd row.
 template <class C> struct ExpertTileCopy {
@@ -64,7 +30,7 @@ template <class C> struct ExpertTileCopy {
     const T *x[TILE_ROWS / 32], *w[TILE_COLUMNS / 32];
     u32 to;
 
-    DEVICE ExpertTileCopy(const ExpertTileArgs &a, const ExpertTile &t, const int *pairs, int n0, u32 ring)
+    DEVICE ExpertTileCopy(const ExpertArgs &a, const ExpertTile &t, const int *pairs, int n0, u32 ring)
     {
         const int row = threadIdx.x / 8;
 #pragma unroll
@@ -112,32 +78,8 @@ template <class C> DEVICE void expert_tile_stage(float (&d)[2][4][4], u32 slot)
     }
 }
 
-// Finishes columns n, n + 1 of a pair.
-template <class C, class A> DEVICE void expert_tile_out(const A &a, int expert, int pair, int n, float v0, float v1)
-{
-    typedef typename C::T T;
-    if (C::BIAS) {
-        v0 += a.b[expert * C::N + n];
-        v1 += a.b[expert * C::N + n + 1];
-    }
-    if constexpr (C::SUM) {
-        const float weight = __uint_as_float((u32)a.routes[(i64)(pair / C::R) * 2 * C::R + C::R + pair % C::R]);
-        Vec<float, 2> v;
-        v[0] = weight * v0;
-        v[1] = weight * v1;
-        store(a.parts + (i64)pair * C::N + n, v);
-    } else if constexpr (C::GLU) {
-        ((T *)a.y)[(i64)pair * (C::N / 2) + n / 2] = from_float<T>(activate<C::ACT>(v0) * v1);
-    } else {
-        Vec<float, 2> v;
-        v[0] = activate<C::ACT>(v0);
-        v[1] = activate<C::ACT>(v1);
-        store((T *)a.y + (i64)pair * C::N + n, from_floats<T>(v));
-    }
-}
-
 // Adds the parts of those rows whose last part is this block's.
-template <class C> DEVICE void expert_tile_sum(const ExpertTileSumArgs &a, const int *pairs, int count, int n0, int *ready)
+template <class C> DEVICE void expert_tile_sum(const ExpertSumArgs &a, const int *pairs, int count, int n0, int *ready)
 {
     typedef typename C::T T;
     typedef typename C::OUT O;
@@ -169,7 +111,7 @@ template <class C> DEVICE void expert_tile_sum(const ExpertTileSumArgs &a, const
     }
 }
 
-template <class C, class A> DEVICE void expert_tile(const A &a)
+template <class C, class A> DEVICE void expert_tiles(const A &a)
 {
     constexpr int STEPS = ceil_div(C::K, (int)TILE_K);
     char *shared = shared_memory();
@@ -177,7 +119,8 @@ template <class C, class A> DEVICE void expert_tile(const A &a)
     const int n0 = blockIdx.x * TILE_COLUMNS;
     launch_dependents();
     wait_for_previous();
-    const ExpertTile t = expert_tile_at<C::X>(a.starts, blockIdx.y);
+    int all;
+    const ExpertTile t = expert_tile<C::X, TILE_ROWS>(a.starts, blockIdx.y, all);
     if (!t.count)
         return;
     if (threadIdx.x < TILE_ROWS) // rows beyond the last pair are computed and dropped
@@ -208,7 +151,7 @@ template <class C, class A> DEVICE void expert_tile(const A &a)
         for (int j = 0; j < 4; j++) {
             const int n = n0 + warp_id() % 4 * 32 + j * 8 + c;
             if (row < t.count && n < C::N)
-                expert_tile_out<C>(a, t.expert, pairs[row], n, d[i / 2][j][i % 2 * 2], d[i / 2][j][i % 2 * 2 + 1]);
+                expert_out2<C>(a, t.expert, pairs[row], n, d[i / 2][j][i % 2 * 2], d[i / 2][j][i % 2 * 2 + 1]);
         }
     }
     if constexpr (C::SUM)

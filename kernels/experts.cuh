@@ -18,20 +18,7 @@
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
 #include "device/warp.cuh"
-#include "body/act.cuh"
-
-struct ExpertArgs {
-    const void *x;
-    const int *routes, *starts, *rows;
-    const void *w;
-    const float *b;
-    const void *r;
-    void *y;
-};
-struct ExpertSumArgs : ExpertArgs {
-    float *parts; // [M*R, N]
-    u32 *arrived; // [M, groups of COLUMNS columns]
-};
+#include "body/experts.cuh"
 
 enum { EXPERT_WARPS = 8 };
 
@@ -75,23 +62,6 @@ DEVICE void expert_products(float (&d)[NR][MC], const typename C::T *const (&w)[
 #pragma unroll
         for (int i = 0; i < MC; i++)
             d[r][i] = warp_sum(d[r][i]);
-}
-
-// Finishes column n of a pair, and with GLU the next one.
-template <class C, class A> DEVICE void expert_out(const A &a, int e, int pair, int n, float v0, float v1)
-{
-    typedef typename C::T T;
-    if (C::BIAS) {
-        v0 += a.b[e * C::N + n];
-        if (C::GLU)
-            v1 += a.b[e * C::N + n + 1];
-    }
-    if constexpr (C::SUM)
-        a.parts[(i64)pair * C::N + n] = __uint_as_float((u32)a.routes[(i64)(pair / C::R) * 2 * C::R + C::R + pair % C::R]) * v0;
-    else if constexpr (C::GLU)
-        ((T *)a.y)[(i64)pair * (C::N / 2) + n / 2] = from_float<T>(activate<C::ACT>(v0) * v1);
-    else
-        ((T *)a.y)[(i64)pair * C::N + n] = from_float<T>(activate<C::ACT>(v0));
 }
 
 // This warp's columns, from n on, of expert e for the first `count`, at most MC, of these pairs.

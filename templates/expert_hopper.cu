@@ -41,5 +41,5 @@ struct Config {
     static constexpr int STAGES = @STAGES@, SLOT_BYTES = @SLOT_BYTES@, @REGIONS@;
 };
 extern "C" __global__ void __launch_bounds__(384, 1)
-//@ linear: text @NAME@(const ExpertTileArgs a) { expert_hopper<Config>(a); }
-//@ sum:    text @NAME@(const ExpertTileSumArgs a) { expert_hopper<Config>(a); }
+//@ linear: text @NAME@(const ExpertArgs a) { expert_hopper<Config>(a); }
+//@ sum:    text @NAME@(const ExpertSumArgs a) { expert_hopper<Config>(a); }

@@ -38,5 +38,5 @@ struct Config {
     static constexpr int SUM = @SUM@, ACT = @ACT@, GLU = @GLU@, RES = @RES@, STAGE_BYTES = @STAGE_BYTES@, @REGIONS@;
 };
 extern "C" __global__ void __launch_bounds__(256)
-//@ linear: text @NAME@(const ExpertTileArgs a) { expert_tile<Config>(a); }
-//@ sum:    text @NAME@(const ExpertTileSumArgs a) { expert_tile<Config>(a); }
+//@ linear: text @NAME@(const ExpertArgs a) { expert_tiles<Config>(a); }
+//@ sum:    text @NAME@(const ExpertSumArgs a) { expert_tiles<Config>(a); }
