@@ -21,6 +21,9 @@
 //@ consts  SCALE: attend_paged.scale  WINDOW: attend_paged.window  SOFTCAP: attend_paged.softcap
 //    As in attend_decode.cu.
 //@ tune    CHUNK: 256 128 512
+//    On the H200 with 64 rows at 2,048 positions long chunks are faster (8B 7.55 to 7.17 ms a step, 1B 1.95 to 1.84), with
+//    one row they are slower (8B 3.87 to 4.04); four blocks of heads of 64 (1B 2.12 to 1.95, one row 0.693 to 0.703).
+//@ prefer  CHUNK=512 if T_MAX > 16
 //@ prefer  CHUNK=256
 //@ consts  MAX_CHUNKS: min(64, ceil_div(CONTEXT + 16, CHUNK))
 //@ consts  SET: min(HEADS / KV_HEADS, HEAD_DIM <= 128 ? 16 : 8)
@@ -31,6 +34,7 @@
 //@ tune    WARPS: 4 8 2  STAGES: 3 4 2  BLOCKS: 3 2 1 4 5 6
 //@ order   CHUNK WARPS
 //@ prefer  STAGES=3
+//@ prefer  BLOCKS=4 if SET <= 8 && HEAD_DIM <= 64 && T_MAX > 16
 //@ prefer  BLOCKS=3 if SET <= 8
 //@ prefer  BLOCKS=2
 //@ shared  RING    WARPS * STAGES * SLOT_BYTES

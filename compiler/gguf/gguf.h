@@ -48,6 +48,8 @@ typedef enum GgufType {
     GGUF_TYPE_F16 = 1,
     GGUF_TYPE_Q4_0 = 2,
     GGUF_TYPE_Q4_1 = 3,
+    GGUF_TYPE_Q5_0 = 6,
+    GGUF_TYPE_Q5_1 = 7,
     GGUF_TYPE_Q8_0 = 8,
     GGUF_TYPE_Q4_K = 12,
     GGUF_TYPE_Q5_K = 13,

@@ -369,7 +369,7 @@ static bool check_weight(const Checkpoint *c, const Spec *spec, Id id, int64_t i
     if (t->type == DT_NONE)
         return diag_error(d, v->loc,
                           "weight \"%s\" is stored as %s in %s; F32, F16 and BF16 can be read, and of "
-                          "GGUF Q8_0, Q4_0, Q4_1, Q4_K, Q5_K and Q6_K",
+                          "GGUF Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K",
                           name, t->stored, c->path);
     return true;
 }

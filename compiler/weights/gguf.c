@@ -4,6 +4,8 @@
  *   Q8_0     f16 d | 32 int8                                                 d q
  *   Q4_0     f16 d | 16 bytes: low nibbles 0..15, high nibbles 16..31        d (q - 8)
  *   Q4_1     f16 d | f16 m | nibbles as Q4_0                                 d q + m
+ *   Q5_0     f16 d | 32 fifth bits | nibbles as Q4_0                         d (q - 16)
+ *   Q5_1     f16 d | f16 m | 32 fifth bits | nibbles as Q4_0                 d q + m
  *   Q4_K     f16 d | f16 dmin | 12 bytes of scales | 128 of nibbles          d sc q - dmin m, sc and m of 32 elements
  *   Q5_K     f16 d | f16 dmin | 12 bytes of scales | 32 of fifth bits | 128  the same
  *   Q6_K     128 of nibbles | 64 of upper bits | 16 int8 sc | f16 d          d sc (q - 32), sc of 16 elements
@@ -62,6 +64,28 @@ static void read_q4_1(const unsigned char *p, float *scales, float *offsets, uin
     read_nibbles(p + 4, 16, codes, codes + 16);
 }
 
+/* Codes of 5 bits from `zero` on: p has their fifth bits, then the nibbles. */
+static void read_fives(const unsigned char *p, int zero, uint8_t *codes)
+{
+    read_nibbles(p + 4, 16, codes, codes + 16);
+    for (int i = 0; i < 32; i++)
+        codes[i] = (uint8_t)((codes[i] | (p[i / 8] >> i % 8 & 1) << 4) + zero);
+}
+
+static void read_q5_0(const unsigned char *p, float *scales, float *offsets, uint8_t *codes)
+{
+    (void)offsets;
+    *scales = half_at(p);
+    read_fives(p + 2, 112, codes);
+}
+
+static void read_q5_1(const unsigned char *p, float *scales, float *offsets, uint8_t *codes)
+{
+    *scales = half_at(p);
+    *offsets = -half_at(p + 2);
+    read_fives(p + 4, 0, codes);
+}
+
 /* Eight scales and eight minima of 6 bits: the first four of each have a byte, whose upper two bits belong to the others. */
 static void read_scales(const unsigned char *p, float *scales, float *minima)
 {
@@ -114,6 +138,8 @@ static const struct Blocks {
     {GGUF_TYPE_Q8_0, 32, 34, {DT_INT8, PACKED_FP16, 32}, read_q8_0},
     {GGUF_TYPE_Q4_0, 32, 18, {DT_INT4, PACKED_FP16, 32}, read_q4_0},
     {GGUF_TYPE_Q4_1, 32, 20, {DT_INT4, PACKED_FP32_MINIMA, 32}, read_q4_1},
+    {GGUF_TYPE_Q5_0, 32, 22, {DT_INT8, PACKED_FP16, 32}, read_q5_0},
+    {GGUF_TYPE_Q5_1, 32, 24, {DT_INT8, PACKED_FP32_MINIMA, 32}, read_q5_1},
     {GGUF_TYPE_Q4_K, K_BLOCK, 144, {DT_INT4, PACKED_FP32_MINIMA, 32}, read_q4_k},
     {GGUF_TYPE_Q5_K, K_BLOCK, 176, {DT_INT8, PACKED_FP32_MINIMA, 32}, read_q5_k},
     {GGUF_TYPE_Q6_K, K_BLOCK, 210, {DT_INT8, PACKED_FP32, 16}, read_q6_k},

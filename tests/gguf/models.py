@@ -117,7 +117,7 @@ CASES["phi3-short"] = dict(CASES["phi3-long"], keys={"rope.scaling.original_cont
                                                      "rope.scaling.attn_factor": 1.25},
                            config=dict(sliding_window=None, original_max_position_embeddings=128))
 TOP = ("token_embd", "position_embd", "output_norm", "output")
-QUANTISED = ("Q8_0", "Q4_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K")
+QUANTISED = ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K")
 WIDE = dict(hidden=256, layers=2, heads=4, kv=2, dim=64, ffn=256, vocab=101)
 for kind in QUANTISED:
     CASES["llama-" + kind.lower().replace("_", "")] = dict(paired=True, type=kind, sizes=WIDE)
@@ -414,8 +414,8 @@ def refusals():
     nan["blk.1.ffn_up.weight"] = ([88, 64], "F32", floats([float("nan")] * 88 * 64))
     refused("nan", keys, nan, "element [0,0] is NaN")
     other = dict(stored)
-    other["blk.1.ffn_up.weight"] = ([88, 64], "Q5_0", bytes(88 * 64 // 32 * 22))
-    refused("type", keys, other, "is stored as Q5_0")
+    other["blk.1.ffn_up.weight"] = ([88, 64], "IQ4_NL", bytes(88 * 64 // 32 * 18))
+    refused("type", keys, other, "is stored as IQ4_NL")
 
 
 def main():

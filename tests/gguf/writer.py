@@ -7,7 +7,8 @@ KINDS = {"u8": (0, "B"), "i8": (1, "b"), "u16": (2, "H"), "i16": (3, "h"), "u32"
          "f32": (6, "f"), "bool": (7, "?"), "u64": (10, "Q"), "i64": (11, "q"), "f64": (12, "d")}
 # number in the file, elements and bytes of a block
 TYPES = {"F32": (0, 1, 4), "F16": (1, 1, 2), "Q4_0": (2, 32, 18), "Q4_1": (3, 32, 20), "Q8_0": (8, 32, 34),
-         "Q4_K": (12, 256, 144), "Q5_K": (13, 256, 176), "Q6_K": (14, 256, 210), "BF16": (30, 1, 2), "Q5_0": (6, 32, 22)}
+         "Q4_K": (12, 256, 144), "Q5_K": (13, 256, 176), "Q6_K": (14, 256, 210), "BF16": (30, 1, 2), "Q5_0": (6, 32, 22), "Q5_1": (7, 32, 24),
+         "IQ4_NL": (20, 32, 18)}
 
 
 def text(s):
@@ -100,6 +101,12 @@ def six_bits(scales, minima):
 
 def block(rng, kind, size):
     """A random block: its bytes, and its values as the definition has them, still in doubles. size: of its values."""
+    if kind in ("Q5_0", "Q5_1"):
+        q = [rng.randint(0, 31) for _ in range(32)]
+        data, d = half(rng, -size / 16, size / 16) if kind == "Q5_0" else half(rng, size / 32, size / 16)
+        more, m = half(rng, -size, 0) if kind == "Q5_1" else (b"", -16 * d)
+        fifth = sum((x >> 4) << i for i, x in enumerate(q)).to_bytes(4, "little")
+        return data + more + fifth + nibbles([x & 15 for x in q]), [d * x + m for x in q]
     if kind in ("Q8_0", "Q4_0", "Q4_1"):
         data, d = half(rng, size / 200, size / 100)
         if kind == "Q8_0":
