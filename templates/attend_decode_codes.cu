@@ -33,6 +33,7 @@
 //@ consts  SLOT_BYTES: round_up(2 * 16 * PITCH + 64 + APPEND * 2 * HEAD_DIM * sizeof(X), 128)  MERGE_PITCH: HEAD_DIM + 4
 //@ tune    WARPS: 4 8 2  STAGES: 3 4 2  BLOCKS: 3 2 1 4 5 6
 //@ order   CHUNK WARPS
+//@ prefer  WARPS=4
 //@ prefer  STAGES=3
 //@ prefer  BLOCKS=4 if SET <= 8 && HEAD_DIM <= 64 && T_MAX > 16
 //@ prefer  BLOCKS=3 if SET <= 8

@@ -1,7 +1,7 @@
 /* float8.c - matrices of floating-point numbers of 8 and 4 bits, which are read as numbers and stored in precision.weights.
  *
  *   fp8     weight F8_E4M3 [N,K]; w = weight * scale. weight_scale is one number, one a row [N] or [N,1], or one for each
- *           block; weight_scale_inv [ceil N / 128, ceil K / 128] is multiplied with, too, despite its name
+ *           block; weight_scale_inv, one number or [ceil N / 128, ceil K / 128], is multiplied with, too, despite its name
  *   MXFP4   x_blocks U8 [X,N,K/32,16]: two numbers E2M1 a byte, the lower half first; x_scales U8 [X,N,K/32]: E8M0. The tensor
  *           x is [X,K,N], as the class of gpt-oss has it. bf16 holds every such number exactly */
 #include <math.h>
@@ -95,7 +95,10 @@ bool fp8_read(Stored *s)
         if (stored_named(s, "modules_to_not_convert", module) || stored_named(s, "ignored_layers", module))
             return stored_wrong(s, t, "is stored as F8_E4M3, yet quantization_config leaves its module out");
         s->taken[i] = true;
-        scales = stored_need(s, t, module, block[0] ? ".weight_scale_inv" : ".weight_scale", "F32 BF16 F16");
+        scales = stored_need(s, t, module,
+                             block[0] || stored_take(s, module, ".weight_scale_inv") ? ".weight_scale_inv"
+                                                                                     : ".weight_scale",
+                             "F32 BF16 F16");
         if (!scales || !float8_add(s, module, t, scales,
                                    block[0]               ? block[0]
                                    : scales->elements > 1 ? 1

@@ -127,6 +127,8 @@ template <class K> struct CodedState : Columns<InHalf<K>, ceil_div(K::SET, 8), t
     DEVICE void fetch(const DecodeArgs<K> &a, const Unit &u)
     {
         const int kv_head = u.set / D::SETS, from = u.set % D::SETS * K::SET;
+        if constexpr (K::APPEND)
+            fetch_own(a, u);
 #pragma unroll
         for (int n = 0; n < GROUPS; n++) {
             const int head = n * 8 + lane_id() / 4, in_group = from + head;
@@ -144,8 +146,6 @@ template <class K> struct CodedState : Columns<InHalf<K>, ceil_div(K::SET, 8), t
                 for (int h = 0; h < 2; h++)
                     ahead[n][i][h] = live ? pack2<half>(q[i][2 * h], q[i][2 * h + 1]) : 0;
         }
-        if constexpr (K::APPEND)
-            fetch_own(a, u);
     }
     DEVICE void fetch_own(const DecodeArgs<K> &a, const Unit &u)
     {

@@ -34,6 +34,7 @@ static const struct {
     {"float-group", {DT_NONE, 0, 0}},
     {"fp8", {DT_NONE, 0, 0}},
     {"fp8-block", {DT_NONE, 0, 0}},
+    {"fp8-inv", {DT_NONE, 0, 0}},
 };
 
 static float *read_floats(const char *name, size_t n)

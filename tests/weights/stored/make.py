@@ -148,6 +148,8 @@ CASES = {
             dict(quant_method="fp8", activation_scheme="static")),
     "fp8-block": (lambda *a: float8(*a, 20, 48, end=".weight_scale_inv"),
                   dict(quant_method="fp8", activation_scheme="dynamic", weight_block_size=[20, 48], fmt="e4m3")),
+    "fp8-inv": (lambda *a: float8(*a, 1 << 20, 1 << 20, shape=(), end=".weight_scale_inv", more=[".activation_scale"]),
+                dict(quant_method="fp8", activation_scheme="static", weight_block_size=None)),
 }
 
 
