@@ -95,10 +95,10 @@ bool fp8_read(Stored *s)
         if (stored_named(s, "modules_to_not_convert", module) || stored_named(s, "ignored_layers", module))
             return stored_wrong(s, t, "is stored as F8_E4M3, yet quantization_config leaves its module out");
         s->taken[i] = true;
-        scales = stored_need(s, t, module,
-                             block[0] || stored_take(s, module, ".weight_scale_inv") ? ".weight_scale_inv"
-                                                                                     : ".weight_scale",
-                             "F32 BF16 F16");
+        scales =
+            stored_need(s, t, module,
+                        block[0] || stored_take(s, module, ".weight_scale_inv") ? ".weight_scale_inv" : ".weight_scale",
+                        "F32 BF16 F16");
         if (!scales || !float8_add(s, module, t, scales,
                                    block[0]               ? block[0]
                                    : scales->elements > 1 ? 1

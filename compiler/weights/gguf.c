@@ -57,10 +57,15 @@ static void read_q4_0(const unsigned char *p, float *scales, float *offsets, uin
     read_nibbles(p + 2, 16, codes, codes + 16);
 }
 
-static void read_q4_1(const unsigned char *p, float *scales, float *offsets, uint8_t *codes)
+static void read_minimum(const unsigned char *p, float *scales, float *offsets)
 {
     *scales = half_at(p);
     *offsets = -half_at(p + 2);
+}
+
+static void read_q4_1(const unsigned char *p, float *scales, float *offsets, uint8_t *codes)
+{
+    read_minimum(p, scales, offsets);
     read_nibbles(p + 4, 16, codes, codes + 16);
 }
 
@@ -81,8 +86,7 @@ static void read_q5_0(const unsigned char *p, float *scales, float *offsets, uin
 
 static void read_q5_1(const unsigned char *p, float *scales, float *offsets, uint8_t *codes)
 {
-    *scales = half_at(p);
-    *offsets = -half_at(p + 2);
+    read_minimum(p, scales, offsets);
     read_fives(p + 4, 0, codes);
 }
 
