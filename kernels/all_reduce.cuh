@@ -1,8 +1,8 @@
 // all_reduce.cuh - the sum of x over the ranks of a tensor-parallel model, with residual and norm.
 //
-//   y = sum over ranks of x (+ r)        n = norm(y)      rms norm or layer norm (norm.cuh)
+//   y = sum over ranks of x (+ r)      or the rms norm or layer norm of it (norm.cuh)
 //
-//   x, r, y, n [M, C]      g, c [C] fp32
+//   x, r, y [M, C]      g, c [C] fp32
 //
 // One-shot: each rank sends its whole x to all others and adds up what arrives, in fp32 and in the order of the ranks, so all
 // ranks get the same bits (body/exchange.cuh). A block takes a piece of the elements after another, with a norm a row,
@@ -22,7 +22,7 @@ struct AllReduceArgs {
     const FtxPeers *peers;
     FtxExchange *exchange;
     const FtxStep *step;
-    void *y, *n;
+    void *y;
 };
 
 template <class K> struct AllReduce {
@@ -58,7 +58,7 @@ template <class K> struct AllReduce {
             if (length(piece, i))
                 e.send(first(piece, i) / VEC, own(piece, i));
     }
-    // Sum, residual and rounding of vector i, which is stored in y.
+    // Sum, residual and rounding of vector i; without a norm it is stored.
     DEVICE Vec<O, VEC> sum(i64 piece, int i)
     {
         const i64 at = first(piece, i);
@@ -80,10 +80,11 @@ template <class K> struct AllReduce {
         for (int k = 0; k < VEC && K::RES; k++)
             s[k] += to_float(r[k]);
         const Vec<O, VEC> y = from_floats<O>(s);
-        store_up_to((O *)a.y + at, y, n);
+        if (!K::NORM)
+            store_up_to((O *)a.y + at, y, n);
         return y;
     }
-    // A row of y, of which this thread has v, into n: as norm.cuh computes it.
+    // The norm of a row of which this thread has v: as norm.cuh computes it.
     DEVICE void norm(i64 row, const Vec<O, VEC> (&v)[N], float *room) const
     {
         RowStat stat = {0.0f, 1.0f};
@@ -110,7 +111,7 @@ template <class K> struct AllReduce {
 #pragma unroll
             for (int k = 0; k < VEC; k++)
                 f[k] = K::NORM == 2 ? norm_apply(to_float(v[i][k]), stat, g[k], c[k]) : to_float(v[i][k]) * stat.scale * g[k];
-            store((O *)a.n + row * K::C + at, from_floats<O>(f));
+            store((O *)a.y + row * K::C + at, from_floats<O>(f));
         }
         block_sync(); // before the next row uses the room again
     }

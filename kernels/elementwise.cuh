@@ -11,6 +11,7 @@
 
 struct ElementArgs { const void *x; const FtxStep *step; void *y; };
 struct PositionArgs { const void *x; const FtxToken *token; const FtxStep *step; void *y; };
+struct RankSliceArgs { const void *x, *h; const FtxPeers *peers; const FtxStep *step; void *y; };
 struct PartsArgs { const void *a, *b; const FtxStep *step; void *y; };
 
 // Calls each(row, column) for the elements that this thread computes.
@@ -87,4 +88,13 @@ template <class K> DEVICE void route_weights(const ElementArgs &a)
     for_elements<K>(a.step, [&](i64 row, int i) {
         ((T *)a.y)[row * K::C + i] = from_float<T>(((const float *)a.x)[row * 2 * K::C + K::C + i]);
     });
+}
+
+// y [M, C]: piece rank * OF / ranks of the OF * C columns of x; h: the same of heads
+template <class K> DEVICE void rank_slice(const RankSliceArgs &a)
+{
+    typedef typename K::T T;
+    const i64 first = (i64)(a.peers->rank * K::OF / a.peers->ranks) * K::C;
+    const T *x = (const T *)(a.x ? a.x : a.h);
+    for_elements<K>(a.step, [&](i64 row, int i) { ((T *)a.y)[row * K::C + i] = x[row * (i64)(K::C * K::OF) + first + i]; });
 }

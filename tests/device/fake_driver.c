@@ -296,6 +296,21 @@ bool fake_is_device(CUdeviceptr p)
     return false;
 }
 
+static CUresult fake_DeviceCanAccessPeer(int *can, CUdevice d, CUdevice other)
+{
+    MAY_FAIL;
+    *can = !fake.apart && d != other;
+    return CUDA_SUCCESS;
+}
+
+static CUresult fake_CtxEnablePeerAccess(CUcontext other, unsigned flags)
+{
+    fake_need_context();
+    (void)other, (void)flags;
+    MAY_FAIL;
+    return fake.peers++ > 0 ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED : CUDA_SUCCESS;
+}
+
 static CUresult fake_PointerGetAttribute(void *value, CUpointer_attribute a, CUdeviceptr p)
 {
     fake_need_context();
@@ -355,6 +370,8 @@ static CudaDriver table = {
     .cuMemHostGetDevicePointer = fake_MemHostGetDevicePointer,
     .cuMemcpyDtoH = fake_MemcpyDtoH,
     .cuPointerGetAttribute = fake_PointerGetAttribute,
+    .cuDeviceCanAccessPeer = fake_DeviceCanAccessPeer,
+    .cuCtxEnablePeerAccess = fake_CtxEnablePeerAccess,
     .cuTensorMapEncodeTiled = fake_TensorMapEncodeTiled,
 };
 

@@ -55,6 +55,8 @@ typedef struct Fake {
     unsigned long asked; /* times the host asked whether work is done */
     int driver_calls_that_allocate;
     int from_host, to_host, on_device; /* copies that were enqueued */
+    bool apart;                        /* no GPU reaches the memory of another */
+    int peers;                         /* times that one was let reach it */
     int memory_of;                     /* the GPU whose memory all is */
     bool cupti;                        /* CUPTI may record */
     bool split;                        /* a matrix product is two kernels */

@@ -1,5 +1,6 @@
-/* test_exchange.c - all_reduce.cuh between ranks that are rows of blocks of one launch: their stores arrive late, torn and
- * in any order (peer.c), some ranks are far ahead of others, one is absent. Sums are compared bit for bit. */
+/* test_exchange.c - all_reduce.cuh and all_gather.cuh between ranks that are rows of blocks of one launch: their stores
+ * arrive late, torn and in any order (peer.c), some ranks are far ahead of others, one is absent. Sums are compared bit for
+ * bit. */
 #include "build.h"
 #include "runtime/base/dtype.h"
 
@@ -19,20 +20,23 @@ typedef struct Case {
     const char *name;
     DType x, y;
     int ranks, columns, rows, norm, residual, threads, blocks; /* rows: the most; blocks of a rank */
+    int gathered; /* columns of all ranks, without padding; 0: all_reduce */
 } Case;
 
 static const Case cases[] = {
-    {"bf16_2", DT_BF16, DT_BF16, 2, 64, 5, 0, 1, 32, 1},   {"bf16_4", DT_BF16, DT_BF16, 4, 24, 3, 0, 0, 32, 2},
-    {"odd_2", DT_BF16, DT_FP32, 2, 9, 5, 0, 1, 32, 2},     {"fp32_3", DT_FP32, DT_FP32, 3, 7, 9, 0, 1, 32, 1},
-    {"rms_2", DT_BF16, DT_BF16, 2, 264, 3, 1, 1, 32, 2},   {"rms_4", DT_FP16, DT_FP16, 4, 40, 4, 1, 0, 32, 1},
-    {"layer_2", DT_FP32, DT_FP32, 2, 132, 3, 2, 1, 64, 1}, {"layer_3", DT_BF16, DT_BF16, 3, 48, 5, 2, 1, 32, 2},
+    {"bf16_2", DT_BF16, DT_BF16, 2, 64, 5, 0, 1, 32, 1, 0},   {"bf16_4", DT_BF16, DT_BF16, 4, 24, 3, 0, 0, 32, 2, 0},
+    {"odd_2", DT_BF16, DT_FP32, 2, 9, 5, 0, 1, 32, 2, 0},     {"fp32_3", DT_FP32, DT_FP32, 3, 7, 9, 0, 1, 32, 1, 0},
+    {"rms_2", DT_BF16, DT_BF16, 2, 264, 3, 1, 1, 32, 2, 0},   {"rms_4", DT_FP16, DT_FP16, 4, 40, 4, 1, 0, 32, 1, 0},
+    {"layer_2", DT_FP32, DT_FP32, 2, 132, 3, 2, 1, 64, 1, 0}, {"layer_3", DT_BF16, DT_BF16, 3, 48, 5, 2, 1, 32, 2, 0},
+    {"wide_2", DT_FP32, DT_FP32, 2, 40, 4, 0, 0, 32, 1, 80},  {"pad_3", DT_FP32, DT_FP32, 3, 11, 5, 0, 0, 32, 2, 31},
+    {"pad_2", DT_BF16, DT_BF16, 2, 24, 3, 0, 0, 32, 2, 40},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 
 /* As the text below declares it. */
 typedef struct Calls {
     struct {
-        const void *x, *r, *g, *c, *peers, *exchange, *step, *y, *n;
+        const void *x, *r, *g, *c, *peers, *exchange, *step, *y;
     } rank[MAX_RANKS];
     uint32_t *ended; /* [MAX_RANKS]: blocks of the rank that have ended a call */
     uint64_t x_bytes, y_bytes;
@@ -53,8 +57,8 @@ static const char text_of_calls[] =
     "    for (int call = 0; call < a.calls; call++) {\n"
     "        AllReduceArgs b = a.rank[rank];\n"
     "        b.x = (const char *)b.x + call * a.x_bytes, b.r = (const char *)b.r + call * a.y_bytes;\n"
-    "        b.y = (char *)b.y + call * a.y_bytes, b.n = (char *)b.n + call * a.y_bytes, b.step += call;\n"
-    "        all_reduce<Config>(b);\n"
+    "        b.y = (char *)b.y + call * a.y_bytes, b.step += call;\n"
+    "        run(b);\n"
     "        fence_system(); // the end of a launch: all that it has stored is there\n"
     "        block_sync();\n"
     "        if (threadIdx.x == 0) {\n"
@@ -82,16 +86,31 @@ static int open_all(void **state)
     build = build_open(dir);
     for (int i = 0; i < N_CASES; i++) {
         const Case *c = &cases[i];
-        int n =
-            snprintf(text, sizeof text,
-                     "#include \"all_reduce.cuh\"\nnamespace in_%s {\nstruct Config {\n    using T = %s;\n    using "
-                     "OUT = %s;\n    static constexpr int RANKS = %d, C = %d, NORM = %d, RES = %d, THREADS = %d, "
-                     "ROWS_S = 0;\n    static constexpr float EPS = 1e-5f;\n};\n",
-                     c->name, type_name(c->x), type_name(c->y), c->ranks, c->columns, c->norm, c->residual, c->threads);
+        const char *call = c->gathered ? "all_gather<Config>(AllGatherArgs{a.x, a.peers, a.exchange, a.step, a.y})"
+                                       : "all_reduce<Config>(a)";
+        int n = snprintf(
+            text, sizeof text,
+            "#include \"all_reduce.cuh\"\n#include \"all_gather.cuh\"\nnamespace in_%s {\nstruct Config {\n"
+            "    using T = %s;\n    using OUT = %s;\n    static constexpr int RANKS = %d, C = %d, COLUMNS = %d, "
+            "NORM = %d, RES = %d, THREADS = %d, ROWS_S = 0;\n    static constexpr float EPS = 1e-5f;\n};\n"
+            "DEVICE void run(const AllReduceArgs &a) { %s; }\n",
+            c->name, type_name(c->x), type_name(c->y), c->ranks, c->columns, c->gathered, c->norm, c->residual,
+            c->threads, call);
 
         n += snprintf(text + n, sizeof text - (size_t)n, text_of_calls, c->name);
         snprintf(text + n, sizeof text - (size_t)n, "}\nusing in_%s::%s;\n", c->name, c->name);
         build_add(build, c->name, text);
+    }
+    for (int of = 2; of <= 4; of += 2) {
+        char entry[16];
+
+        snprintf(entry, sizeof entry, "slice_%d", of);
+        snprintf(text, sizeof text,
+                 "#include \"elementwise.cuh\"\nstruct Config {\n    using T = float;\n    static constexpr int C = 5, "
+                 "OF = %d, ROWS_S = 0, THREADS = 32;\n};\nextern \"C\" __global__ void %s(const RankSliceArgs a) { "
+                 "rank_slice<Config>(a); }\n",
+                 of, entry);
+        build_add(build, entry, text);
     }
     build_run(build);
     return 0;
@@ -103,7 +122,7 @@ typedef struct Ranks {
     const Case *c;
     Calls calls;
     SimtLaunch launch;
-    char *x[MAX_RANKS], *y[MAX_RANKS], *n[MAX_RANKS], *r;
+    char *x[MAX_RANKS], *y[MAX_RANKS], *r;
     float *g, *shift;
     FtxExchange *exchange[MAX_RANKS];
     FtxReport *report[MAX_RANKS];
@@ -144,7 +163,8 @@ static void make(Ranks *s, const Case *c, int timeout_ms)
 {
     *s = (Ranks){.c = c, .elements = (size_t)c->rows * (size_t)c->columns};
     const size_t x_bytes = (s->elements * dtype_size(c->x) + 15) / 16 * 16;
-    const size_t y_bytes = (s->elements * dtype_size(c->y) + 15) / 16 * 16;
+    const size_t width = (size_t)(c->gathered ? c->gathered : c->columns);
+    const size_t y_bytes = ((size_t)c->rows * width * dtype_size(c->y) + 15) / 16 * 16;
     FtxStep *step = simt_alloc(sizeof *step * CALLS, "step");
     FtxPeers peers = {.ranks = c->ranks, .timeout_ms = timeout_ms};
 
@@ -183,7 +203,6 @@ static void make(Ranks *s, const Case *c, int timeout_ms)
         simt_protect(p, sizeof peers);
         s->x[i] = values(x_bytes / dtype_size(c->x) * CALLS, c->x, "x");
         s->y[i] = simt_alloc(y_bytes * CALLS, "y");
-        s->n[i] = simt_alloc(y_bytes * CALLS, "n");
         s->calls.rank[i].x = s->x[i];
         s->calls.rank[i].r = c->residual ? s->r : NULL;
         s->calls.rank[i].g = c->norm ? s->g : NULL;
@@ -192,7 +211,6 @@ static void make(Ranks *s, const Case *c, int timeout_ms)
         s->calls.rank[i].exchange = s->exchange[i];
         s->calls.rank[i].step = step;
         s->calls.rank[i].y = s->y[i];
-        s->calls.rank[i].n = c->norm ? s->n[i] : NULL;
     }
     s->launch = (SimtLaunch){.kernel = build_kernel(build, c->name),
                              .args = &s->calls,
@@ -216,6 +234,48 @@ static float sent(const Ranks *s, const char *x, size_t i, size_t n)
     return minus_zero(v) && pair ? 0.0f : v;
 }
 
+static void check_gathered(const Ranks *s, int call)
+{
+    const Case *c = s->c;
+    const size_t C = (size_t)c->columns, width = (size_t)c->gathered, n = (size_t)s->rows[call] * C;
+
+    for (int rank = 0; rank < c->ranks; rank++) {
+        const char *y = s->y[rank] + (size_t)call * s->calls.y_bytes;
+
+        for (size_t i = 0; i < (size_t)s->rows[call] * width; i++) {
+            const size_t column = i % width;
+            char want[4] = {0};
+
+            dtype_store(want, 0, c->y,
+                        sent(s, s->x[column / C] + (size_t)call * s->calls.x_bytes, i / width * C + column % C, n));
+            if (memcmp(want, y + i * dtype_size(c->y), dtype_size(c->y)) != 0)
+                fail_msg("%s, call %d, rank %d: row %zu, column %zu is %g, not %g", c->name, call, rank, i / width,
+                         column, (double)dtype_load(y, i, c->y), (double)dtype_load(want, 0, c->y));
+        }
+        assert_true(simt_untouched(y + (size_t)s->rows[call] * width * dtype_size(c->y),
+                                   (size_t)(c->rows - s->rows[call]) * width * dtype_size(c->y)));
+    }
+}
+
+/* The sum of element i of a call, with the residual, rounded as y is. */
+static float sum_of(const Ranks *s, int call, size_t i)
+{
+    const Case *c = s->c;
+    const size_t n = (size_t)s->rows[call] * (size_t)c->columns;
+    char rounded[4] = {0};
+    float sum = 0;
+
+    for (int k = 0; k < c->ranks; k++) {
+        const float v = sent(s, s->x[k] + (size_t)call * s->calls.x_bytes, i, n);
+
+        sum = k == 0 ? v : sum + v;
+    }
+    if (c->residual)
+        sum += dtype_load(s->r + (size_t)call * s->calls.y_bytes, i, c->y);
+    dtype_store(rounded, 0, c->y, sum);
+    return dtype_load(rounded, 0, c->y);
+}
+
 static void check_call(const Ranks *s, int call)
 {
     const Case *c = s->c;
@@ -224,21 +284,12 @@ static void check_call(const Ranks *s, int call)
     for (int rank = 0; rank < c->ranks; rank++) {
         const char *y = s->y[rank] + (size_t)call * s->calls.y_bytes;
 
-        for (size_t i = 0; i < n; i++) {
-            char want[4] = {0};
-            float sum = 0;
+        for (size_t i = 0; i < n && !c->norm; i++) {
+            const float want = sum_of(s, call, i), got = dtype_load(y, i, c->y);
 
-            for (int k = 0; k < c->ranks; k++) {
-                const float v = sent(s, s->x[k] + (size_t)call * s->calls.x_bytes, i, n);
-
-                sum = k == 0 ? v : sum + v;
-            }
-            if (c->residual)
-                sum += dtype_load(s->r + (size_t)call * s->calls.y_bytes, i, c->y);
-            dtype_store(want, 0, c->y, sum);
-            if (memcmp(want, y + i * dtype_size(c->y), dtype_size(c->y)) != 0)
-                fail_msg("%s, call %d, rank %d: element %zu is %g, not %g", c->name, call, rank, i,
-                         (double)dtype_load(y, i, c->y), (double)sum);
+            if (memcmp(&want, &got, sizeof want) != 0)
+                fail_msg("%s, call %d, rank %d: element %zu is %g, not %g", c->name, call, rank, i, (double)got,
+                         (double)want);
         }
         assert_true(simt_untouched(y + n * dtype_size(c->y), s->calls.y_bytes - n * dtype_size(c->y)));
     }
@@ -247,26 +298,26 @@ static void check_call(const Ranks *s, int call)
 static void check_norm(const Ranks *s, int call, int rank)
 {
     const Case *c = s->c;
-    const char *y = s->y[rank] + (size_t)call * s->calls.y_bytes, *got = s->n[rank] + (size_t)call * s->calls.y_bytes;
+    const char *got = s->y[rank] + (size_t)call * s->calls.y_bytes;
     const double limit = c->y == DT_FP32 ? 1e-5 : c->y == DT_FP16 ? 1e-3 : 8e-3;
 
-    assert_memory_equal(got, s->n[0] + (size_t)call * s->calls.y_bytes,
+    assert_memory_equal(got, s->y[0] + (size_t)call * s->calls.y_bytes,
                         (size_t)s->rows[call] * (size_t)c->columns * dtype_size(c->y));
     for (int row = 0; row < s->rows[call]; row++) {
+        const size_t first = (size_t)row * (size_t)c->columns;
         double mean = 0, var = 0;
 
-        for (int i = 0; i < c->columns && c->norm == 2; i++)
-            mean += (double)dtype_load(y, (size_t)(row * c->columns + i), c->y) / c->columns;
-        for (int i = 0; i < c->columns; i++)
-            var += pow((double)dtype_load(y, (size_t)(row * c->columns + i), c->y) - mean, 2) / c->columns;
-        for (int i = 0; i < c->columns; i++) {
-            const size_t at = (size_t)(row * c->columns + i);
-            const double want = ((double)dtype_load(y, at, c->y) - mean) / sqrt(var + 1e-5) * (double)s->g[i] +
+        for (size_t i = 0; i < (size_t)c->columns && c->norm == 2; i++)
+            mean += (double)sum_of(s, call, first + i) / c->columns;
+        for (size_t i = 0; i < (size_t)c->columns; i++)
+            var += pow((double)sum_of(s, call, first + i) - mean, 2) / c->columns;
+        for (size_t i = 0; i < (size_t)c->columns; i++) {
+            const double want = ((double)sum_of(s, call, first + i) - mean) / sqrt(var + 1e-5) * (double)s->g[i] +
                                 (c->norm == 2 ? (double)s->shift[i] : 0);
 
-            if (!(fabs(want - (double)dtype_load(got, at, c->y)) <= limit * (1 + fabs(want))))
-                fail_msg("%s, call %d, rank %d: norm of row %d, column %d is %g, not %g", c->name, call, rank, row, i,
-                         (double)dtype_load(got, at, c->y), want);
+            if (!(fabs(want - (double)dtype_load(got, first + i, c->y)) <= limit * (1 + fabs(want))))
+                fail_msg("%s, call %d, rank %d: the norm of row %d, column %zu is %g, not %g", c->name, call, rank, row,
+                         i, (double)dtype_load(got, first + i, c->y), want);
         }
     }
 }
@@ -307,11 +358,45 @@ static void sums_and_norms(void **state)
         simt_launch(&s.launch);
         no_reports(s.c);
         for (int call = 0; call < CALLS; call++) {
-            check_call(&s, call);
+            if (s.c->gathered)
+                check_gathered(&s, call);
+            else
+                check_call(&s, call);
             for (int rank = 0; rank < s.c->ranks && s.c->norm; rank++)
                 check_norm(&s, call, rank);
         }
         check_idle(&s);
+        simt_free_all();
+    }
+}
+
+/* Each rank takes its own columns; with fewer pieces than ranks neighbours take the same. */
+static void slices(void **state)
+{
+    enum { C = 5, ROWS = 3 };
+
+    (void)state;
+    for (int i = 0; i < 2 * MAX_RANKS; i++) {
+        const int of = i < MAX_RANKS ? 4 : 2, rank = i % MAX_RANKS;
+        FtxStep *step = simt_alloc(sizeof *step, "step");
+        FtxPeers *peers = simt_alloc(sizeof *peers, "peers");
+        float *x = simt_alloc((size_t)ROWS * (size_t)of * C * 4, "x"), *y = simt_alloc(ROWS * C * 4, "y");
+        const void *args[] = {i % 3 ? x : NULL, i % 3 ? NULL : x, peers, step, y};
+        const SimtLaunch l = {.kernel = build_kernel(build, of == 4 ? "slice_4" : "slice_2"),
+                              .args = args,
+                              .grid = {ROWS, 1, 1},
+                              .block = 32};
+
+        simt_write(step, &(FtxStep){.tokens = ROWS - 1, .rows = 1}, sizeof *step);
+        simt_write(peers, &(FtxPeers){.rank = rank, .ranks = MAX_RANKS}, sizeof *peers);
+        for (int k = 0; k < ROWS * of * C; k++)
+            simt_write(&x[k], &(float){(float)k}, 4);
+        simt_launch(&l);
+        if (simt_reports() > 0)
+            fail_msg("%s", simt_report(0)->text);
+        for (int k = 0; k < (ROWS - 1) * C; k++)
+            assert_true(y[k] == (float)((k / C * of + rank * of / MAX_RANKS) * C + k % C));
+        assert_true(simt_untouched(&y[(ROWS - 1) * C], C * 4));
         simt_free_all();
     }
 }
@@ -342,7 +427,7 @@ static void absent_rank(void **state)
             assert_int_equal(s.report[rank]->step, e->step);
             assert_int_equal(s.report[rank]->written, 1);
             for (int call = 0; call < CALLS; call++)
-                for (int k = 0; k < s.rows[call] * s.c->columns; k++)
+                for (int k = 0; k < s.rows[call] * s.c->columns && !s.c->gathered; k++)
                     assert_true(isnan(dtype_load(s.y[rank] + (size_t)call * s.calls.y_bytes, (size_t)k, s.c->y)));
             blamed = blamed || e->failed == (unsigned)s.c->ranks;
         }
@@ -377,6 +462,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_and_norms),
+        cmocka_unit_test(slices),
         cmocka_unit_test(absent_rank),
         cmocka_unit_test(stopped),
     };

@@ -4,6 +4,7 @@
  *   device_cuda.c    the device: context, code, matrix products; the table of functions
  *   weights.c        the weights: stored or drawn, through pinned memory to the device
  *   session.c        an engine's memory, and the copies into and out of it
+ *   peers.c          several GPUs that share a model
  *   program.c        launches: prepared as graphs, or one by one; times
  *   activity.c       what CUPTI has recorded of a stream
  *   timeline.c       kernels and copies in a Trace
@@ -18,6 +19,7 @@
 #include "driver.h"
 #include "../cache.h"
 #include "../device.h"
+#include "../../../kernels/device/io.h"
 #include "../../base/memory.h"
 
 #ifdef FTX_HAVE_CUDA
@@ -55,12 +57,15 @@ struct Session {
     CUdeviceptr block; /* STATE | IO | WORK | workspace of cuBLASLt */
     CUdeviceptr kv;    /* PAGES; 0: none */
     uint32_t pages;
-    char *pinned; /* OUT | IO | ring */
+    char *pinned; /* OUT | IO | ring | report */
     CUdeviceptr space[FTX_SPACE_COUNT];
     CUdeviceptr workspace;
     CUdeviceptr descriptors; /* TMA descriptor (CUtensorMap) of each tiled operand, in their order */
     char *io, *out, *ring;
     size_t device_bytes, pinned_bytes;
+    FtxReport *report; /* of one of several ranks, pinned; else NULL */
+    int peer_timeout;  /* seconds, FTX_PEER_TIMEOUT */
+    bool joined;       /* the other ranks */
 
     /* write() copies through a ring of parts; a part is used again when its event has passed. */
     CUevent part_done[RING_PARTS];
@@ -115,6 +120,10 @@ FtxStatus cuda_session_copy_out(Session *s, int named, size_t offset, void *p, s
 FtxStatus cuda_session_clear(Session *s, void *p, size_t bytes, FtxError *err);
 FtxStatus cuda_session_settle(Session *s, FtxError *err);
 FtxStatus cuda_session_wait(Session *s, FtxError *err);
+
+FtxStatus cuda_session_join(Session *s, int rank, int ranks, Session *const *all, FtxError *err);
+void cuda_session_stop(Session *s);
+FtxStatus cuda_session_peers(const Session *s, FtxError *err); /* what went wrong between the ranks, if anything did */
 
 FtxStatus cuda_program_prepare(Session *s, FtxError *err); /* warms, captures, uploads */
 void cuda_program_close(Session *s);

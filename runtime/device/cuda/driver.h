@@ -22,7 +22,7 @@ enum { CUDA_OLDEST_DRIVER = 12040 }; /* cuFuncGetParamInfo, cuFuncLoad; programm
     F(cuDeviceGetName) F(cuDeviceGetAttribute) F(cuDevicePrimaryCtxRetain) F(cuDevicePrimaryCtxRelease) \
     F(cuCtxPushCurrent) F(cuCtxPopCurrent) F(cuMemGetInfo) F(cuMemAlloc) F(cuMemFree) F(cuMemHostAlloc) \
     F(cuMemFreeHost) F(cuMemHostGetDevicePointer) F(cuMemcpyHtoDAsync) F(cuMemcpyDtoH) F(cuMemcpyDtoDAsync) \
-    F(cuMemsetD8Async) F(cuPointerGetAttribute) F(cuCtxSynchronize) F(cuStreamWaitEvent) \
+    F(cuMemsetD8Async) F(cuPointerGetAttribute) F(cuDeviceCanAccessPeer) F(cuCtxEnablePeerAccess) F(cuCtxSynchronize) F(cuStreamWaitEvent) \
     F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamQuery) F(cuStreamBeginCapture) F(cuStreamEndCapture) \
     F(cuEventCreate) F(cuEventDestroy) F(cuEventRecord) F(cuEventQuery) F(cuEventElapsedTime) F(cuModuleLoadDataEx) \
     F(cuModuleUnload) F(cuModuleGetFunction) F(cuFuncLoad) F(cuFuncGetAttribute) F(cuFuncSetAttribute) \

@@ -319,6 +319,8 @@ FtxStatus cuda_program_run(Session *s, uint32_t program, int T, int S, int times
     FtxStatus status = check_run(s, program, T, S, err);
 
     if (!status)
+        status = cuda_session_peers(s, err);
+    if (!status)
         status = cuda_enter(s->device, err);
     if (status)
         return status;
@@ -355,7 +357,7 @@ static FtxStatus time_some(Session *s, uint32_t program, int T, int S, size_t n,
         status = wait_for(s, (int)n, "a timed program", "all launches", err);
     for (size_t i = 0; i < n && !status; i++)
         status = elapsed_us(s, i, i + 1, &times[i], err);
-    return status;
+    return status ? status : cuda_session_peers(s, err);
 }
 
 FtxStatus cuda_program_time(Session *s, uint32_t program, int T, int S, int repeat, double *times, FtxError *err)

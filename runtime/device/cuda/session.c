@@ -2,7 +2,7 @@
  *
  *   device   STATE | IO | WORK | workspace of cuBLASLt | TMA descriptors   one block; STATE is zero at open
  *   device   PAGES                                                        another, of what is left; zero at open
- *   pinned   OUT | IO | ring                                              one block of the host
+ *   pinned   OUT | IO | ring | report of a rank                            one block of the host
  *
  * Kernels write OUT in the host's memory, which the host polls. All work is on one stream, in the order of the
  * calls. */
@@ -132,7 +132,9 @@ static FtxStatus take_pinned_memory(Session *s, FtxError *err)
     const uint64_t out = aligned(d->plan->head->space_bytes[FTX_SPACE_OUT]);
     const uint64_t io = aligned(d->plan->head->space_bytes[FTX_SPACE_IO]);
 
-    s->pinned_bytes = out + io + RING_PARTS * RING_PART_BYTES;
+    const size_t ring = RING_PARTS * RING_PART_BYTES, report = d->plan->head->exchange ? DEVICE_ALIGN : 0;
+
+    s->pinned_bytes = out + io + ring + report;
     FtxStatus status = cuda_check(d->cu,
                                   d->cu->cuMemHostAlloc((void **)&s->pinned, s->pinned_bytes,
                                                         CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE),
@@ -145,6 +147,7 @@ static FtxStatus take_pinned_memory(Session *s, FtxError *err)
     s->out = s->pinned;
     s->io = s->pinned + out;
     s->ring = s->io + io;
+    s->report = report ? (FtxReport *)(void *)(s->ring + ring) : NULL;
     return cuda_check(d->cu, d->cu->cuMemHostGetDevicePointer(&s->space[FTX_SPACE_OUT], s->out, 0), err,
                       "mapping the results' memory");
 }
@@ -551,6 +554,6 @@ FtxStatus cuda_session_wait(Session *s, FtxError *err)
     status = cuda_wait_stream(s->device, s->stream, 1, err, "%s",
                               s->sync ? "waiting for the GPU" : "waiting for the GPU (FTX_SYNC=1 names the launch)");
     cuda_leave(s->device);
-    return status;
+    return status ? status : cuda_session_peers(s, err);
 }
 #endif
