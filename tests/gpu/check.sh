@@ -3,8 +3,8 @@
 #
 #   tests/gpu/check.sh BUILD [PART...]     BUILD: the folder with ftxc and tests/
 #
-# Parts: fp32 bf16 fp16 families odd many beam samples ptx encode device trace memory bench texts sequences sanitize (default:
-# fp32 bf16 fp16 bench). The reference files of the
+# Parts: fp32 bf16 fp16 families odd many beam samples ptx encode device trace memory bench texts sequences sanitize ranks
+# (two GPUs; default: fp32 bf16 fp16 bench). The reference files of the
 # bigger models are looked for in FTX_SHARED (default: shared beside the checkout). Rest goes to FTX_OUT: bench, texts
 # and sequences write results.jsonl there, which docs/results can keep as it is. FTX_GPU_RESULTS names a file such as
 # docs/results/gpu.json, into which the kernel texts of every part that passes are put; FTX_COMMIT is then the commit, where
@@ -203,6 +203,21 @@ for part in "$@"; do
 			tiny-bert long
 			tiny-marian short --beams 4 -n 6
 		end
+        ;;
+    ranks) # two GPUs that share a model: tokens as on one; a GPU that is late, or does not come
+        ids=$(seq -s , 5 60)
+        for model in tiny-llama tiny-gpt2 tiny-mistral tiny-llama-rope3; do
+            for type in fp32 bf16; do
+                for n in 1 2; do
+                    "$FTXC" compile "tests/models/$model" -t "$FTX_TEST_TARGET" -q -D precision.weights=$type -D parallel=$n \
+                        -o "$out/$model-$type-$n.ftx" || failed=1
+                    "$FTXC" run "$out/$model-$type-$n.ftx" --device cuda -q --ids "$ids" --greedy -n 30 --ignore-eos \
+                        >"$out/ranks.$n" || failed=1
+                done
+                cmp "$out/ranks.1" "$out/ranks.2" && echo "== $model $type: the same tokens" || failed=1
+            done
+        done
+        FTX_PEER_TIMEOUT=2 "$build/tests/gpu/ranks_check" "$out/tiny-llama-fp32-2.ftx" || failed=1
         ;;
     *) echo "no part \"$part\""; exit 2 ;;
     esac
