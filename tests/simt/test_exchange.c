@@ -2,6 +2,7 @@
  * arrive late, torn and in any order (peer.c), some ranks are far ahead of others, one is absent. Sums are compared bit for
  * bit. */
 #include "build.h"
+#include "compiler/catalog/contract.h"
 #include "runtime/base/dtype.h"
 
 #include <setjmp.h>
@@ -72,6 +73,13 @@ static const char text_of_calls[] =
 
 static Build *build;
 
+static const struct {
+    const char *family, *entry, *args;
+} contracts[] = {{"all_reduce", "args_1", "AllReduceArgs"},
+                 {"all_gather", "args_2", "AllGatherArgs"},
+                 {"rank_slice", "args_3", "RankSliceArgs"}};
+enum { N_CONTRACTS = sizeof contracts / sizeof *contracts };
+
 static const char *type_name(DType t)
 {
     return t == DT_FP32 ? "float" : t == DT_FP16 ? "half" : "bf16";
@@ -111,6 +119,13 @@ static int open_all(void **state)
                  "rank_slice<Config>(a); }\n",
                  of, entry);
         build_add(build, entry, text);
+    }
+    for (int i = 0; i < N_CONTRACTS; i++) {
+        snprintf(text, sizeof text,
+                 "#include \"all_reduce.cuh\"\n#include \"all_gather.cuh\"\n#include \"elementwise.cuh\"\n"
+                 "extern \"C\" __global__ void %s(const %s) {}\n",
+                 contracts[i].entry, contracts[i].args);
+        build_add(build, contracts[i].entry, text);
     }
     build_run(build);
     return 0;
@@ -370,6 +385,28 @@ static void sums_and_norms(void **state)
     }
 }
 
+/* A contract names each pointer of its kernel's struct. */
+static void pointers(void **state)
+{
+    Arena *keep = arena_open();
+    Catalog c;
+    Diag d = {0};
+    int found = 0;
+
+    (void)state;
+    if (!catalog_open(keep, &c, &d))
+        fail_msg("%s", d.text);
+    for (size_t i = 0; i < c.n; i++)
+        for (int k = 0; k < N_CONTRACTS; k++)
+            if (strcmp(c.at[i]->family, contracts[k].family) == 0 && c.at[i]->template_name) {
+                assert_int_equal(c.at[i]->operands * sizeof(void *),
+                                 build_kernel(build, contracts[k].entry)->args_bytes);
+                found++;
+            }
+    assert_int_equal(found, N_CONTRACTS);
+    arena_close(keep);
+}
+
 /* Each rank takes its own columns; with fewer pieces than ranks neighbours take the same. */
 static void slices(void **state)
 {
@@ -461,10 +498,8 @@ static void stopped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_and_norms),
-        cmocka_unit_test(slices),
-        cmocka_unit_test(absent_rank),
-        cmocka_unit_test(stopped),
+        cmocka_unit_test(sums_and_norms), cmocka_unit_test(pointers), cmocka_unit_test(slices),
+        cmocka_unit_test(absent_rank),    cmocka_unit_test(stopped),
     };
 
     return cmocka_run_group_tests(tests, open_all, NULL);
