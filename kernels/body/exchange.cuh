@@ -10,7 +10,7 @@
 // started exchange n, so they have ended exchange n - 1 and cleared its buffer.
 //
 // A wait ends after peers->timeout_ms, or when the host says `stop`. From then on the rank waits for nobody, sends nothing,
-// and what has not arrived is NaN, so no token comes of it.
+// and takes zeros for what has not arrived. The host looks at the report before it takes a token.
 #pragma once
 #include "device/atomic.cuh"
 #include "device/barrier.cuh"
@@ -114,7 +114,7 @@ private:
             else if (limit && now - since > limit && stop())
                 blame(r, report);
         }
-        return uint4_{~0u, ~0u, ~0u, ~0u}; // NaN
+        return uint4_{0, 0, 0, 0};
     }
     // True for the first thread that stops the rank.
     DEVICE bool stop()

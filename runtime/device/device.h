@@ -32,6 +32,9 @@ typedef struct DeviceApi {
     FtxStatus (*join)(Session *s, int rank, int ranks, Session *const *all, FtxError *err);
     /* Ends the session's waits for other ranks, now and later: its runs fail. From any thread. */
     void (*stop)(Session *s);
+    /* What has gone wrong between ranks so far, without waiting: asked before a result is taken from OUT while programs run.
+     * NULL: run tells. */
+    FtxStatus (*check)(Session *s, FtxError *err);
 
     /* Host pointers of the spaces the host writes (IO) and reads (OUT); fixed for the session. On
      * a GPU IO is pinned memory that `upload` copies, OUT is mapped. The engine sets the lengths of

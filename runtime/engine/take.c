@@ -36,6 +36,9 @@ static FtxStatus await_result(FtxEngine *e, const Flight *f, const FtxOut *o, in
         if (s)
             return s;
     }
+    s = e->api->check ? e->api->check(e->session, err) : FTX_OK;
+    if (s)
+        return s;
     if (!has_come(o, length))
         return ftx_fail(err, FTX_EDEVICE, "no result for token %d of a sequence: the device has lost a step", length);
     if (o->token < 0 || o->token >= (int)e->facts->vocab) {

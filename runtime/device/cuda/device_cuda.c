@@ -419,6 +419,7 @@ const DeviceApi device_cuda = {
     .session_close = cuda_session_close,
     .join = cuda_session_join,
     .stop = cuda_session_stop,
+    .check = cuda_session_peers,
     .io = cuda_session_io,
     .out = cuda_session_out,
     .upload = cuda_session_upload,

@@ -103,6 +103,9 @@ FtxStatus cuda_grid(const Device *d, uint32_t kernel, const int64_t *variables, 
 FtxStatus cuda_wait_stream(Device *d, CUstream stream, int programs, FtxError *err, const char *what, ...)
     __attribute__((format(printf, 5, 6)));
 FtxStatus cuda_wait_event(Device *d, CUevent event, FtxError *err, const char *what);
+/* The same for the session's stream, or an event on it. Of several ranks: a wait ends, too, when `stop` is called meanwhile;
+ * one that begins after that waits to the end. */
+FtxStatus cuda_wait_session(Session *s, CUevent event, int programs, FtxError *err, const char *what);
 
 FtxStatus cuda_weights(Device *d, uint64_t seed, FtxError *err);
 
@@ -123,7 +126,7 @@ FtxStatus cuda_session_wait(Session *s, FtxError *err);
 
 FtxStatus cuda_session_join(Session *s, int rank, int ranks, Session *const *all, FtxError *err);
 void cuda_session_stop(Session *s);
-FtxStatus cuda_session_peers(const Session *s, FtxError *err); /* what went wrong between the ranks, if anything did */
+FtxStatus cuda_session_peers(Session *s, FtxError *err); /* what went wrong between the ranks, if anything did */
 
 FtxStatus cuda_program_prepare(Session *s, FtxError *err); /* warms, captures, uploads */
 void cuda_program_close(Session *s);

@@ -67,7 +67,7 @@ void cuda_session_stop(Session *s)
     __atomic_store_n(&s->report->stop, 1, __ATOMIC_RELEASE);
 }
 
-FtxStatus cuda_session_peers(const Session *s, FtxError *err)
+FtxStatus cuda_session_peers(Session *s, FtxError *err)
 {
     if (!s->report)
         return FTX_OK;

@@ -13,6 +13,8 @@
 #include "device_cuda.h"
 
 #ifdef FTX_HAVE_CUDA
+#include <stdio.h>
+
 #include "../../base/expr.h"
 
 /* --- one launch ----------------------------------------------------------------------------------- */
@@ -219,7 +221,10 @@ static FtxStatus elapsed_us(Session *s, size_t from, size_t to, double *us, FtxE
 
 static FtxStatus wait_for(Session *s, int programs, const char *what, const char *kernel, FtxError *err)
 {
-    return cuda_wait_stream(s->device, s->stream, programs, err, "in %s (%s)", what, kernel);
+    char text[300];
+
+    snprintf(text, sizeof text, "in %s (%s)", what, kernel);
+    return cuda_wait_session(s, NULL, programs, err, text);
 }
 
 /* Adds the time between two events to the row of the kernel between them. */

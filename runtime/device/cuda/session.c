@@ -374,7 +374,7 @@ FtxStatus cuda_session_settle(Session *s, FtxError *err)
 
     if (status)
         return status;
-    status = cuda_wait_event(s->device, s->uploaded, err, "waiting for the step's copy");
+    status = cuda_wait_session(s, s->uploaded, 1, err, "waiting for the step's copy");
     cuda_leave(s->device);
     return status;
 }
@@ -551,8 +551,8 @@ FtxStatus cuda_session_wait(Session *s, FtxError *err)
 
     if (status)
         return status;
-    status = cuda_wait_stream(s->device, s->stream, 1, err, "%s",
-                              s->sync ? "waiting for the GPU" : "waiting for the GPU (FTX_SYNC=1 names the launch)");
+    status = cuda_wait_session(s, NULL, 1, err,
+                               s->sync ? "waiting for the GPU" : "waiting for the GPU (FTX_SYNC=1 names the launch)");
     cuda_leave(s->device);
     return status ? status : cuda_session_peers(s, err);
 }

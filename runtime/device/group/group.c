@@ -436,6 +436,19 @@ static FtxStatus group_write(Session *s, int named, size_t offset, const void *p
     return on_all(s, &(Call){.run = rank_write, .named = named, .offset = offset, .from = p, .bytes = bytes}, err);
 }
 
+/* Rank 0's results are taken while the programs run. Its error must not wait for the rank that it has waited for. */
+static FtxStatus group_check(Session *s, FtxError *err)
+{
+    const DeviceApi *inner = s->device->inner;
+
+    if (!s->dead.status && inner->check && inner->check(s->rank[0].session, &s->dead)) {
+        ftx_context(&s->dead, s->dead.status, "rank 0");
+        for (int r = 0; r < s->device->ranks; r++)
+            inner->stop(s->rank[r].session);
+    }
+    return s->dead.status ? ftx_fail(err, s->dead.status, "%s", s->dead.text) : FTX_OK;
+}
+
 /* --- what rank 0 has stands for all -------------------------------------------------------------------- */
 
 static FtxStatus group_read(Session *s, int named, size_t offset, void *p, size_t bytes, FtxError *err)
@@ -459,8 +472,8 @@ static FtxStatus group_trace(Session *s, Trace *t, FtxError *err)
         .name = #kind, .open = group_open_##kind, .close = group_close, .describe = group_describe, \
         .session_open = group_session_open, .session_close = group_session_close, .io = group_io, .out = group_out, \
         .upload = group_upload, .settle = group_settle, .write = group_write, .read = group_read, .run = group_run, \
-        .wait = group_wait, .asynchronous = (is_asynchronous), .profile = group_profile, .time = group_time, \
-        .trace = group_trace \
+        .wait = group_wait, .check = group_check, .asynchronous = (is_asynchronous), .profile = group_profile, \
+        .time = group_time, .trace = group_trace \
     }
 
 const DeviceApi device_group_cpu = GROUP(cpu, false);
