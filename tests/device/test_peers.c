@@ -1,5 +1,8 @@
 /* test_peers.c - two GPUs that share a model: each is told where the others' memory is, and what goes wrong between them
  * becomes an error that names the rank. */
+#include <pthread.h>
+#include <time.h>
+
 #include "world.h"
 
 enum { EXCHANGE = 1024, AT_PEERS = 8192, AT_EXCHANGE = 8448, STATE_BYTES = 8448 + 256 + 3 * EXCHANGE };
@@ -134,7 +137,9 @@ static void a_rank_that_does_not_come_is_named(void **state)
     report->failed = 2;
     report->step = 7;
     must(device_cuda.wait(p.s[0], &err), &err);
+    must(device_cuda.check(p.s[0], &err), &err);
     report->written = 1;
+    assert_int_equal(device_cuda.check(p.s[0], &err), FTX_EDEVICE);
     assert_int_equal(device_cuda.wait(p.s[0], &err), FTX_EDEVICE);
     assert_string_equal(err.text, "rank 1 did not come to exchange 7 within 10 s (FTX_PEER_TIMEOUT)");
     assert_int_equal(device_cuda.run(p.s[0], STEP_16, 2, 1, 1, &err), FTX_EDEVICE);
@@ -144,6 +149,39 @@ static void a_rank_that_does_not_come_is_named(void **state)
     assert_int_equal(device_cuda.wait(p.s[1], &err), FTX_EDEVICE);
     assert_string_equal(err.text, "another rank has failed");
     assert_int_equal(report->stop, 0);
+    close_pair(&p);
+}
+
+static void *stop_soon(void *session)
+{
+    nanosleep(&(struct timespec){0, 100000000}, NULL);
+    device_cuda.stop(session);
+    return NULL;
+}
+
+/* Rank 1's GPU is held up. The wait for it ends when the others have given it up, and it is not lost: later it can be closed
+ * like any other. */
+static void a_wait_ends_with_the_others(void **state)
+{
+    FtxError err = {0};
+    pthread_t thread;
+    Pair p;
+
+    (void)state;
+    setenv("FTX_PATIENCE", "20", 1);
+    open_pair(&p);
+    unsetenv("FTX_PATIENCE");
+    must(join(&p, &err), &err);
+    must(device_cuda.run(p.s[1], STEP_16, 2, 1, 1, &err), &err);
+    fake.hang_at = fake.calls;
+    assert_int_equal(pthread_create(&thread, NULL, stop_soon, p.s[1]), 0);
+    assert_int_equal(device_cuda.wait(p.s[1], &err), FTX_EDEVICE);
+    assert_string_equal(err.text, "another rank has failed");
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    fake.hang_at = 0;
+    const unsigned long asked = fake.asked;
+    assert_int_equal(device_cuda.wait(p.s[1], &err), FTX_EDEVICE);
+    assert_int_not_equal(fake.asked, asked); /* until its work is done */
     close_pair(&p);
 }
 
@@ -182,6 +220,7 @@ int main(void)
         cmocka_unit_test_setup(the_deadline_is_asked_for, reset),
         cmocka_unit_test_setup(gpus_apart_are_refused, reset),
         cmocka_unit_test_setup(a_rank_that_does_not_come_is_named, reset),
+        cmocka_unit_test_setup(a_wait_ends_with_the_others, reset),
         cmocka_unit_test_setup(each_call_may_fail, reset),
     };
 

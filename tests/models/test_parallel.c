@@ -17,7 +17,8 @@ static struct {
     int runs;        /* of rank 1 */
     int fail_at, sleep_at, seconds;
     bool refuse_open, refuse_join, no_join, few_pages, change, stale;
-    char last[256]; /* the step block before */
+    char last[256];        /* the step block before */
+    int check_at, stopped; /* from this run on an exchange of rank 0 has failed; ranks that were told to stop */
 } fault;
 
 static FtxStatus faulty_session_open(Device *d, uint64_t kv_bytes, Session **out, uint32_t *pages, FtxError *err)
@@ -70,6 +71,19 @@ static FtxStatus faulty_run(Session *s, uint32_t program, int T, int S, int time
     return device_cpu.run(s, program, T, S, times, err);
 }
 
+static FtxStatus faulty_check(Session *s, FtxError *err)
+{
+    if (s == fault.second)
+        return ftx_fail(err, FTX_EDEVICE, "it is rank 0 whose results are taken");
+    return fault.check_at && fault.runs >= fault.check_at ? ftx_fail(err, FTX_EDEVICE, "nobody came") : FTX_OK;
+}
+
+static void faulty_stop(Session *s)
+{
+    fault.stopped++;
+    device_cpu.stop(s);
+}
+
 static FtxStatus faulty_open(const Artifact *a, const ArtifactPlan *plan, const FtxOptions *o, Device **out,
                              FtxError *err)
 {
@@ -80,6 +94,8 @@ static FtxStatus faulty_open(const Artifact *a, const ArtifactPlan *plan, const 
     faulty.join = fault.no_join ? NULL : faulty_join;
     faulty.upload = faulty_upload;
     faulty.run = faulty_run;
+    faulty.check = faulty_check;
+    faulty.stop = faulty_stop;
     return group_open(&faulty, a, plan, o, out, err);
 }
 
@@ -201,6 +217,24 @@ static void fails(void **state)
     check_fails("rank 1: the lights went out", 8);
     fault.fail_at = 1;
     check_fails("rank 1: the lights went out", 8);
+}
+
+/* Rank 0's device finds out while its programs run (a GPU): no token is taken, and all ranks are told to stop. */
+static void noticed(void **state)
+{
+    GoldenAnswer answer;
+    FtxError err;
+
+    (void)state;
+    fault.check_at = 4;
+    assert_int_equal(run_faulty(&answer, &err), FTX_EDEVICE);
+    assert_string_equal(err.text, "rank 0: nobody came");
+    assert_int_equal(answer.n, 3);
+    assert_memory_equal(answer.ids, expected.ids, 3 * sizeof *answer.ids);
+    assert_int_equal(fault.stopped, 2);
+    memset(&fault, 0, sizeof fault);
+    fault.check_at = 2;
+    check_fails("rank 0: nobody came", 8);
 }
 
 static void late(void **state)
@@ -422,10 +456,15 @@ static void benches(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(fails, no_faults),      cmocka_unit_test_setup(late, no_faults),
-        cmocka_unit_test_setup(wrong_step, no_faults), cmocka_unit_test_setup(refused, no_faults),
-        cmocka_unit_test_setup(pages, no_faults),      cmocka_unit_test_setup(wrong_devices, no_faults),
-        cmocka_unit_test_setup(benches, no_faults),    cmocka_unit_test(lies),
+        cmocka_unit_test_setup(fails, no_faults),
+        cmocka_unit_test_setup(noticed, no_faults),
+        cmocka_unit_test_setup(late, no_faults),
+        cmocka_unit_test_setup(wrong_step, no_faults),
+        cmocka_unit_test_setup(refused, no_faults),
+        cmocka_unit_test_setup(pages, no_faults),
+        cmocka_unit_test_setup(wrong_devices, no_faults),
+        cmocka_unit_test_setup(benches, no_faults),
+        cmocka_unit_test(lies),
     };
 
     return cmocka_run_group_tests(tests, compile_once, NULL);
