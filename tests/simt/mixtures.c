@@ -156,7 +156,7 @@ void expert_tiles(void **state)
         {DT_BF16, 70, 3, 24, 40, 1, "add", 150, NULL},  {DT_FP32, 4, 2, 18, 20, 1, "glu", 70, NULL},
         {DT_FP32, 4, 2, 18, 20, 1, "sum", 70, NULL},    {DT_FP16, 3, 2, 200, 328, 1, "glu", 150, NULL},
         {DT_FP16, 3, 2, 200, 328, 1, "add", 150, NULL}, {DT_BF16, 40, 5, 10, 8, 0, "sum", 90, "sm_80"},
-        {DT_FP16, 2, 1, 6, 8, 0, "add", 420, NULL},
+        {DT_FP16, 1, 1, 6, 8, 0, "add", 280, NULL},
     };
     Suite *s = open_suite("expert_tiles");
 
