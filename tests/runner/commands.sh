@@ -107,7 +107,8 @@ test "$(value against_loss "$room/both")" = "$(value loss "$room/exact")"
 test "$(value against_perplexity "$room/both")" = "$(value perplexity "$room/exact")"
 list logprobs "$room/alone" >"$room/one"
 list logprobs "$room/both" | cmp - "$room/one"
-echo "$(value divergence "$room/both") $(value same_top "$room/both")" | awk '{ exit !($1 > 0.005 && $1 < 0.4 && $2 > 0.5 && $2 < 1) }'
+echo "$(value divergence "$room/both") $(value same_top "$room/both")" |
+    awk '{ exit !($1 > 0.0565 && $1 < 0.06 && $2 > 0.5 && $2 < 1) }' # the other way round it is 0.062
 "$FTXC" score "$fable" "$room/tale" --against "$fable" -d cpu --json >"$room/same"
 echo "$(value divergence "$room/same") $(value same_top "$room/same")" | awk '{ exit !($1 >= 0 && $1 < 1e-12 && $2 == 1) }'
 "$FTXC" score "$eight" "$room/tale" --against "$short" -d cpu --stride 6 >"$room/out"
