@@ -176,6 +176,21 @@ static bool reads_quantised(const Lower *l, Diag *d)
     return true;
 }
 
+/* Whether the target has kernels for a cache of codes: on a GPU those of fused attention. */
+static bool reads_codes(const Lower *l, Diag *d)
+{
+    for (Id v = 1; v < l->g->values.n && dtype_is_code(l->kv) && l->target.id != FTX_TARGET_CPU; v++) {
+        const Value *x = ir_value(l->g, v);
+
+        if (x->op == OP_CACHE || (x->op == OP_APPEND && ir_int(x, "head_dim") % 16))
+            return diag_error(d, x->loc,
+                              "precision.kv: there is no kernel for a cache of %s of this attention on %s: compile for "
+                              "the CPU (-t cpu), or leave it at auto",
+                              dtype_name(l->kv), l->target.name);
+    }
+    return true;
+}
+
 bool stage_select(Lower *l, Diag *d)
 {
     const Value *output = ir_value(l->g, l->g->output);
@@ -186,7 +201,7 @@ bool stage_select(Lower *l, Diag *d)
                           dtype_name(l->compute));
     if (ir_op_is_view(output->op))
         return diag_error(d, output->loc, "the output is a view: %s computes nothing", ir_op_name(output->op));
-    if (!reads_quantised(l, d) || !select_all(l, d))
+    if (!reads_quantised(l, d) || !reads_codes(l, d) || !select_all(l, d))
         return false;
     for (size_t i = 0; i < l->programs.n; i++)
         if (!l->programs.at[i].dropped)
