@@ -328,7 +328,7 @@ int64_t contract_arg_tiled(const Binding *b, const Fitted *fit, size_t i)
 {
     const Contract *c = b->contract;
 
-    for (size_t k = 0; k < c->tiled.n && b->arg[i]; k++)
+    for (size_t k = 0; k < c->tiled.n && (b->arg[i] || c->args.at[i].named >= 0); k++)
         if (strcmp(c->tiled.at[k].name, c->args.at[i].name) == 0)
             return fit->tiled[k];
     return 0;
@@ -499,6 +499,11 @@ static bool check_regions(Scope *s, Diag *d)
     return ok;
 }
 
+static bool is_paged(int named)
+{
+    return named == FTX_NAMED_k || named == FTX_NAMED_v;
+}
+
 bool contract_check(const Contract *c, Diag *d)
 {
     Scope s = {.c = c};
@@ -511,8 +516,9 @@ bool contract_check(const Contract *c, Diag *d)
         const NamedText *t = &c->tiled.at[i];
         const int at = scope_arg(c, t->name, strlen(t->name));
 
-        if (at < 0 || c->args.at[at].named >= 0 || c->args.at[at].rank != 2)
-            return diag_error(d, t->loc, "contract: tiled: %s is not an argument with two sizes", t->name);
+        if (at < 0 || (c->args.at[at].named < 0 ? c->args.at[at].rank != 2 : !is_paged(c->args.at[at].named)))
+            return diag_error(d, t->loc, "contract: tiled: %s is neither an argument with two sizes nor $k or $v",
+                              t->name);
     }
     for (size_t i = 0; i < c->gives.n; i++)
         if (!check_text(&s, &c->gives.at[i].param, d))

@@ -259,55 +259,70 @@ static void plan_work(Lower *l, Program *p)
 
 /* --- the plan in the artifact's structs -------------------------------------------------------------- */
 
-/* Adds the shape that a TMA descriptor needs. Rows: those of the weight, or of the program, whose bucket may be larger
- * than limits.tokens, the size of the buffers that a step fills. */
-static FtxOperand with_tiles(const Lower *l, const Program *p, const Launch *launch, uint32_t k, FtxOperand o)
+static bool holds_values(int named)
 {
-    const Operand *from = &launch->operands[k];
-    const Value *v;
-    const int64_t tokens = l->g->limits.tokens, t_max = p->facts.t_max < tokens ? p->facts.t_max : tokens;
-
-    if (!from->tiled)
-        return o;
-    v = ir_value(l->g, launch->group->b.arg[k]); /* perhaps a view of from->value */
-    o.tile_rows = (uint32_t)from->tiled;
-    o.columns = (uint32_t)v->shape.dim[v->shape.rank - 1].n;
-    o.rows = (uint32_t)(ir_shape_elements(v->shape, t_max, p->facts.s_max) / o.columns);
-    o.type = contract_arg_type(&p->facts, &launch->group->b, k);
-    return o;
+    return named == FTX_NAMED_v || named == FTX_NAMED_cross_v;
 }
 
-/* Where the part of a layer begins in $k, $v, $cross_k or $cross_v. */
-static uint64_t cache_offset(const Lower *l, int named, int64_t layer)
+/* The cache of a layer in $k and $v, or in $cross_k and $cross_v; *at: where its part of the buffer begins. */
+static const FtxCache *cache_of(const Lower *l, int named, int64_t layer, uint64_t *at)
 {
     const bool source = named == FTX_NAMED_cross_k || named == FTX_NAMED_cross_v;
-    const bool is_values = named == FTX_NAMED_v || named == FTX_NAMED_cross_v;
-    uint64_t at = 0;
 
-    for (size_t i = 0; i < l->plan->caches.n && layer > 0; i++) {
+    *at = 0;
+    for (size_t i = 0; i < l->plan->caches.n; i++) {
         const FtxCache *c = &l->plan->caches.at[i];
         uint64_t keys, values;
 
         if ((c->source != 0) != source)
             continue;
+        if (layer-- <= 0)
+            return c;
         sizes_cache(c, l->g->limits.kv_block, &keys, &values); /* place_named has checked it */
-        at += (is_values ? values : keys) * (source ? (uint64_t)l->g->limits.sources : 1);
-        layer--;
+        *at += (holds_values(named) ? values : keys) * (source ? (uint64_t)l->g->limits.sources : 1);
     }
-    return at;
+    return NULL;
+}
+
+/* Adds the shape that a TMA descriptor needs. Rows: those of the weight; of the program, whose bucket may be larger
+ * than limits.tokens, the size of the buffers that a step fills; of a page, whose number the runtime knows. */
+static FtxOperand with_tiles(const Lower *l, const Program *p, const Launch *launch, uint32_t k, FtxOperand o)
+{
+    const Operand *from = &launch->operands[k];
+    const int64_t tokens = l->g->limits.tokens, t_max = p->facts.t_max < tokens ? p->facts.t_max : tokens;
+
+    if (!from->tiled)
+        return o;
+    o.tile_rows = (uint32_t)from->tiled;
+    if (launch->group->b.contract->args.at[k].named >= 0) {
+        uint64_t at;
+        const FtxCache *c = cache_of(l, (int)from->at, from->layer, &at);
+
+        o.columns = holds_values((int)from->at) ? c->v_dim : c->k_dim;
+        o.rows = c->kv_heads * (uint32_t)l->g->limits.kv_block;
+        o.type = c->type;
+    } else {
+        const Value *v = ir_value(l->g, launch->group->b.arg[k]); /* perhaps a view of from->value */
+
+        o.columns = (uint32_t)v->shape.dim[v->shape.rank - 1].n;
+        o.rows = (uint32_t)(ir_shape_elements(v->shape, t_max, p->facts.s_max) / o.columns);
+        o.type = contract_arg_type(&p->facts, &launch->group->b, k);
+    }
+    return o;
 }
 
 static FtxOperand operand_place(Lower *l, Program *p, uint32_t launch, const Operand *o)
 {
     const FtxPlan *h = &l->plan->head;
+    uint64_t at;
 
     switch (o->kind) {
     case OPERAND_NULL: break;
     case OPERAND_WEIGHT:
         return (FtxOperand){.space = FTX_SPACE_WEIGHTS, .offset = l->packing->weights.at[o->at].offset};
     case OPERAND_NAMED:
-        return (FtxOperand){.space = named_space[o->at],
-                            .offset = h->named[o->at] + cache_offset(l, (int)o->at, o->layer)};
+        cache_of(l, (int)o->at, o->layer, &at);
+        return (FtxOperand){.space = named_space[o->at], .offset = h->named[o->at] + at};
     case OPERAND_VALUE: return (FtxOperand){.space = FTX_SPACE_WORK, .offset = buffer_of(p, o->value, o->part)->offset};
     case OPERAND_SCRATCH:
         for (size_t i = 0; i < p->buffers.n; i++)

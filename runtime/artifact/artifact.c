@@ -308,8 +308,8 @@ static FtxStatus check_operand(const ArtifactPlan *p, const FtxOperand *o, FtxEr
         return ftx_fail(err, FTX_EFORMAT, "byte %" PRIu64 " of space %u is not there", o->offset, o->space);
     if (o->tile_rows == 0)
         return FTX_OK;
-    if (o->tile_rows > 256 || o->space == FTX_SPACE_PAGES || o->rows == 0 || o->columns == 0 || o->columns > 1 << 20 ||
-        o->columns % 8 || o->offset % 16 || (o->type != DT_FP16 && o->type != DT_BF16) ||
+    if (o->tile_rows > 256 || o->rows == 0 || o->columns == 0 || o->columns > 1 << 20 || o->columns % 8 ||
+        o->offset % 16 || (o->type != DT_FP16 && o->type != DT_BF16) ||
         !inside(o->offset, 2 * (uint64_t)o->rows * o->columns, p->head->space_bytes[o->space]))
         return ftx_fail(err, FTX_EFORMAT, "a matrix of %u x %u at %" PRIu64 " of space %u in tiles of %u rows", o->rows,
                         o->columns, o->offset, o->space, o->tile_rows);

@@ -270,7 +270,8 @@ typedef struct FtxLaunch { /* 16 bytes */
 } FtxLaunch;
 
 /* What a kernel's parameter points to. With tile_rows it is a TMA descriptor (CUtensorMap), which the runtime makes
- * when an engine is opened: of a row-major matrix [rows, columns] of a 16-bit type, in tiles of tile_rows x 64. */
+ * when an engine is opened: of a row-major matrix [rows, columns] of a 16-bit type, in tiles of tile_rows x 64. Where
+ * space is FTX_SPACE_PAGES, rows is that of one page, and the matrix has as many pages as the engine. */
 typedef struct FtxOperand { /* 32 bytes */
     uint32_t space;
     uint32_t tile_rows; /* 0: the operand's bytes */

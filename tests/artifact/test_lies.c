@@ -243,6 +243,11 @@ static const Lie lies[] = {
     OPERAND(2, "a matrix of 8 x 8 at 8 ", F(FtxOperand, tile_rows, 64) /* offset 8 */,
             {offsetof(FtxOperand, rows), 8, (uint64_t)8 << 32 | 8}, F(FtxOperand, offset, 8),
             F(FtxOperand, type, DT_FP16)),
+    OPERAND(2, "a matrix of 300 x 16", {offsetof(FtxOperand, space), 8, (uint64_t)8 << 32 | FTX_SPACE_PAGES},
+            {offsetof(FtxOperand, rows), 8, (uint64_t)16 << 32 | 300},
+            F(FtxOperand, type, DT_BF16)), /* more than a page */
+    OPERAND(2, NULL, {offsetof(FtxOperand, space), 8, (uint64_t)8 << 32 | FTX_SPACE_PAGES},
+            {offsetof(FtxOperand, rows), 8, (uint64_t)16 << 32 | 12}, F(FtxOperand, type, DT_BF16)),
 
     LAUNCH(0, "its kernel 1,", F(FtxLaunch, kernel, 1)),
     LAUNCH(0, "operands from 10 or label", F(FtxLaunch, first_operand, 10)),

@@ -61,7 +61,7 @@ static void mistakes(void **state)
     assert_string_equal(message("//@ kernel a\n//@ grids 1\n"),
                         "templates/t.cu:2: contract: there is no line \"grids\"; docs/contracts.md lists them");
     assert_string_equal(message(NORM LAUNCH "//@ tiled z 64\n"),
-                        "templates/t.cu:7: contract: tiled: z is not an argument with two sizes");
+                        "templates/t.cu:7: contract: tiled: z is neither an argument with two sizes nor $k or $v");
     assert_string_equal(message(NORM LAUNCH "//@ rate fast\n"),
                         "templates/t.cu:7: contract: expected whole number from 1 to 100, found \"fast\"; the line is: "
                         "//@ rate percent");
@@ -149,7 +149,11 @@ static void bounds(void **state)
     assert_non_null(strstr(message(NORM LAUNCH "//@ fits abcdefghijklmnopqrstuvwx.y < 4\n"), "unknown name \"abcdef"));
     assert_non_null(strstr(
         message("//@ kernel a\n//@ rank 1\n//@ args x[A,B,C] -> y\n//@ match y = scale(x)\n" LAUNCH "//@ tiled x 64\n"),
-        "tiled: x is not an argument with two sizes"));
+        "tiled: x is neither an argument with two sizes nor $k or $v"));
+    assert_non_null(
+        strstr(message("//@ kernel a\n//@ rank 1\n//@ args x[A,B] $step -> y\n//@ match y = scale(x)\n" LAUNCH
+                       "//@ tiled step 8\n"),
+               "tiled: step is neither an argument"));
     assert_non_null(strstr(message("//@ kernel a\n//@ args x[A,B,C,D,E] -> y\n"), "expected ], found \"E]"));
     assert_non_null(strstr(message("//@ kernel a\n//@ args x x -> y\n"), "argument x is given twice"));
     for (int n = CONTRACT_MAX_ARGS; n <= CONTRACT_MAX_ARGS + 1; n++) {

@@ -102,6 +102,36 @@ static void operands_scale(void **state)
     }
 }
 
+/* The TMA descriptor of a part of the pages has the rows of all pages. */
+static void tiles_scale(void **state)
+{
+    enum { ROWS = 24, COLUMNS = 64, BOX = 8, PAGES = 7 };
+    World *w = world_with_pages();
+    FakeDescriptor got;
+    Device *d;
+    Session *s;
+
+    (void)state;
+    for (uint32_t i = 0; i < w->t.n_launches; i++)
+        if (w->t.launches[i].kernel == SAMPLE)
+            w->t.operands[w->t.launches[i].first_operand] = (FtxOperand){.space = FTX_SPACE_PAGES,
+                                                                         .offset = OFFSET,
+                                                                         .tile_rows = BOX,
+                                                                         .rows = ROWS,
+                                                                         .columns = COLUMNS,
+                                                                         .type = DT_BF16};
+    d = open_device(w);
+    s = open_session(d, (uint64_t)PAGES * PAGE, PAGES);
+    must(device_cuda.run(s, STEP_16, 3, 2, 1, NULL), NULL);
+    memcpy(&got, (const void *)(uintptr_t)last_runs(3)[2].param[0], sizeof got);
+    assert_int_equal(got.rows, ROWS * PAGES);
+    assert_int_equal(got.columns, COLUMNS);
+    assert_int_equal(got.tile_rows, BOX);
+    assert_true(fake_holds(got.matrix - (CUdeviceptr)OFFSET * PAGES, (size_t)PAGES * PAGE));
+    assert_false(fake_holds(got.matrix - (CUdeviceptr)OFFSET * PAGES, (size_t)PAGES * PAGE + 1));
+    close_both(w, d, s);
+}
+
 /* Without kv_bytes: what is free less 1 / 50 of all memory, up to the limits. */
 static void takes_what_is_free(void **state)
 {
@@ -164,9 +194,8 @@ static void more_than_there_is(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(operands_scale, reset),
-        cmocka_unit_test_setup(takes_what_is_free, reset),
-        cmocka_unit_test_setup(two_side_by_side, reset),
+        cmocka_unit_test_setup(operands_scale, reset),     cmocka_unit_test_setup(tiles_scale, reset),
+        cmocka_unit_test_setup(takes_what_is_free, reset), cmocka_unit_test_setup(two_side_by_side, reset),
         cmocka_unit_test_setup(more_than_there_is, reset),
     };
 

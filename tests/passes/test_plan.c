@@ -48,10 +48,11 @@ static void drop(Made *m)
     "//@ kernel " name "\n//@ rank " rank "\n//@ args " args "\n//@ match " match "\n//@ launch grid 1 block 32\n"
 #define EMBED KERNEL("embed", "10", "w[V,D] $token -> y[T,D]", "y = embed(ids(), w)")
 #define SCALE(more) KERNEL("scale", "20", "x[T,D] b[D] -> y[T,D]", "y = scale(x)") more /* nothing binds b */
-#define CACHE \
+#define CACHE CACHE_OF("")
+#define CACHE_OF(tiles) \
     EMBED KERNEL("append", "30", "x[T,N] $k $v -> q", "q = append(x)") \
         KERNEL("attend", "40", "q[T,H,E] $k $v -> y", "y = attend_paged(q)") \
-            KERNEL("last", "50", "x[T,D] $rows -> y[S,D]", "y = select_last(x)") \
+            tiles KERNEL("last", "50", "x[T,D] $rows -> y[S,D]", "y = select_last(x)") \
                 KERNEL("sample", "60", "x[S,V]:fp32 $out -> y", "y = sample(x)")
 #define HEAD(kind, tokens, pages) HEAD_OF(kind, "4", "16", tokens, pages)
 #define HEAD_OF(kind, sequences, context, tokens, pages) \
@@ -74,7 +75,8 @@ static FtxOperand operand(const Made *m, size_t launch, size_t at)
         LAYER(x, "%7", "%8", "%9", layer, e, heads, size) "%10 = add " first " %9 : [T," size \
                                                           "] fp32\n%11 = select_last %10 : [S," size "] fp32\n" \
                                                           "%12 = sample %11 : [S] i32\noutput %12\n"
-#define ADDED CACHE SCALE("") KERNEL("add", "70", "a[T,D] b[T,D] -> y[T,D]", "y = add(a, b)")
+#define ADDED ADDED_TO(CACHE)
+#define ADDED_TO(cache) cache SCALE("") KERNEL("add", "70", "a[T,D] b[T,D] -> y[T,D]", "y = add(a, b)")
 
 /* Each layer has its own part of a page, however many pages there may be; the heads of layers may differ. */
 static void layers(void **state)
@@ -112,6 +114,31 @@ static void layers(void **state)
         assert_int_equal(m.plan.head.named_bytes[FTX_NAMED_beams], 0); /* one beam is no search */
         drop(&m);
     }
+}
+
+/* TMA descriptors of $k and $v: the rows of a page, the columns of the layer. */
+static void tiled_pages(void **state)
+{
+    Made m;
+
+    (void)state;
+    make(&m, ADDED_TO(CACHE_OF("//@ tiled k 8\n//@ tiled v 16\n")),
+         TWO(HEAD("", "24", "2"), "1", "%6", "8", "2", "16", "%9"), "sm_90a");
+    if (!m.ok)
+        fail_msg("%s", m.d.text);
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 1; i <= 2; i++) {
+            const FtxOperand plain = operand(&m, 3 * k + 1, i), o = operand(&m, 3 * k + 2, i);
+
+            assert_int_equal(plain.tile_rows, 0);
+            assert_int_equal(o.tile_rows, 8 * i);
+            assert_int_equal(o.space, FTX_SPACE_PAGES);
+            assert_int_equal(o.offset, plain.offset);
+            assert_int_equal(o.rows, 1024);
+            assert_int_equal(o.columns, k ? 8 : 16);
+            assert_int_equal(o.type, m.plan.caches.at[k].type);
+        }
+    drop(&m);
 }
 
 /* A layer that is left out, and a buffer beyond 2^46 bytes are refused. */
@@ -204,8 +231,8 @@ static void many(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(layers), cmocka_unit_test(refused), cmocka_unit_test(large),
-                                       cmocka_unit_test(many)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(layers), cmocka_unit_test(tiled_pages),
+                                       cmocka_unit_test(refused), cmocka_unit_test(large), cmocka_unit_test(many)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -449,6 +449,19 @@ static void *make_arg(Scene *s, size_t i)
     return make_input(s, u->b.arg[i], contract_arg_type(&u->facts, &u->b, i), a->name[strlen(a->name) - 1] == 'g');
 }
 
+/* The rows and columns of argument i. Of $k and $v all pages. */
+static void give_shape(const Scene *s, size_t i, SimtMap *map)
+{
+    const Unit *u = s->u;
+    const bool paged = u->b.contract->args.at[i].named >= 0;
+    const Value *v = paged ? NULL : ir_value(u->g, u->b.arg[i]);
+    const Limits *m = &u->g->limits;
+
+    map->columns = (unsigned)(paged ? unit_head_dim(u) : v->shape.dim[v->shape.rank - 1].n);
+    map->rows = (unsigned)(paged ? m->kv_pages * m->kv_block * unit_kv_heads(u)
+                                 : ir_shape_elements(v->shape, u->facts.t_max, u->facts.s_max) / map->columns);
+}
+
 /* Replaces the matrices that the contract wants tiled by TMA descriptors. */
 static void give_maps(Scene *s)
 {
@@ -456,14 +469,12 @@ static void give_maps(Scene *s)
 
     for (size_t i = 0; i < u->b.contract->operands; i++) {
         const int64_t tile_rows = contract_arg_tiled(&u->b, &u->fit, i);
-        const Value *v = ir_value(u->g, u->b.arg[i]);
         SimtMap map = {.matrix = s->arg[i], .tile_rows = (unsigned)tile_rows};
 
         s->matrix[i] = s->arg[i];
         if (!tile_rows)
             continue;
-        map.columns = (unsigned)v->shape.dim[v->shape.rank - 1].n;
-        map.rows = (unsigned)(ir_shape_elements(v->shape, u->facts.t_max, u->facts.s_max) / map.columns);
+        give_shape(s, i, &map);
         s->arg[i] = upload(&map, sizeof map, sizeof map, "map");
     }
 }

@@ -156,8 +156,9 @@ static FtxStatus take_pinned_memory(Session *s, FtxError *err)
 static FtxStatus make_descriptor(const Session *s, const FtxOperand *o, CUtensorMap *map, FtxError *err)
 {
     const CudaDriver *cu = s->device->cu;
-    const CUdeviceptr matrix = s->space[o->space] + o->offset;
-    const cuuint64_t size[] = {o->columns, o->rows}, stride[] = {2 * (cuuint64_t)o->columns};
+    const CUdeviceptr matrix = s->space[o->space] + cache_operand(o, s->pages);
+    const cuuint64_t rows = (cuuint64_t)o->rows * (o->space == FTX_SPACE_PAGES ? s->pages : 1);
+    const cuuint64_t size[] = {o->columns, rows}, stride[] = {2 * (cuuint64_t)o->columns};
     const cuuint32_t tile[] = {64, o->tile_rows}, every[] = {1, 1};
 
     return cuda_check(cu,
