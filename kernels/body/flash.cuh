@@ -4,15 +4,9 @@
 //   y[i] = sum_j softmax_j(cap(SCALE * q[i] . k[j])) v[j]      CAUSAL: j up to the position of query i, and of these
 //                                                              the last WINDOW (0: all); otherwise all of the row
 //
-// The query heads of a kv head and the row's tokens are the rows of one matrix, so a short row fills a tile and keys
-// are read once:
-//
-//   matrix row i of a (sequence, kv head)  =  token i / GROUP, head i % GROUP of the group
-//
-// A piece is ROWS matrix rows, the work of one block. It goes through the keys that they see in tiles of KEYS; two
-// tiles are in shared memory, the next one in flight while this one is computed. blockIdx.x is the kv head;
-// blockIdx.y counts pieces from the last row's last one, which sees most keys, so that long work starts first. The
-// grid is an upper bound; blocks without a piece exit.
+// A block computes a piece of ROWS matrix rows (body/piece.cuh). It goes through the keys that they see in tiles of
+// KEYS; two tiles are in shared memory, the next one in flight while this one is computed. blockIdx.x is the kv head,
+// blockIdx.y the piece. The grid is an upper bound; blocks without a piece exit.
 //
 // A source S says where data are: query(piece, i) and result(piece, i) point to matrix row i; S::Head is the block's kv
 // head: keys(), at(position) in elements from there, to_values() in bytes from a key to its value.
@@ -27,6 +21,7 @@
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
 #include "body/paged.cuh"
+#include "body/piece.cuh"
 #include "body/tile.cuh"
 
 // What follows from the constants of an instance.
@@ -38,50 +33,6 @@ template <class K> struct FlashShape {
     using Rows = TileRows<K::PITCH>; // of queries on the matrix units, keys, values
     static constexpr int TILE = K::KEYS * K::PITCH; // bytes
 };
-
-// The work of a block.
-struct Piece {
-    int row;        // -1: none
-    int i0;         // first matrix row
-    int q_start, q_len, offset; // offset: position of the chunk's first token
-    int kv_len, slot;
-    int begin, end; // positions that some row of the piece sees; begin is rounded down to a multiple of 8
-    int low, high;  // positions of its first and last token
-};
-
-// Piece number blockIdx.y of the rows [from, rows), counted from the last. One warp.
-template <class K> DEVICE Piece find_piece(const FtxStep *step, const FtxRow *rows, int from)
-{
-    using D = FlashShape<K>;
-    int want = blockIdx.y;
-    Piece p;
-    p.row = -1;
-    for (int last = step->rows - 1; last >= from; last -= 32) {
-        const int r = last - lane_id();
-        const int tiles = r >= from ? ceil_div(rows[r].q_len * D::GROUP, K::ROWS) : 0;
-        const int upto = warp_prefix_sum(tiles);
-        const u32 found = warp_ballot(upto > want);
-        if (found) {
-            const int lane = __ffs(found) - 1;
-            p.row = last - lane;
-            const int back = want - (shuffle(upto, lane) - shuffle(tiles, lane)); // tiles from the row's last
-            const FtxRow row = rows[p.row];
-            p.i0 = (shuffle(tiles, lane) - 1 - back) * K::ROWS;
-            p.q_start = row.q_start;
-            p.q_len = row.q_len;
-            p.kv_len = row.kv_len;
-            p.slot = row.slot;
-            p.offset = row.kv_len - row.q_len;
-            p.low = K::CAUSAL ? p.offset + p.i0 / D::GROUP : p.kv_len - 1;
-            p.high = K::CAUSAL ? p.offset + least(p.q_len - 1, (p.i0 + K::ROWS - 1) / D::GROUP) : p.kv_len - 1;
-            p.end = p.high + 1;
-            p.begin = K::WINDOW > 0 ? most(0, p.low - K::WINDOW + 1) & ~7 : 0;
-            return p;
-        }
-        want -= shuffle(upto, 31);
-    }
-    return p;
-}
 
 // Starts the copy of KEYS rows of keys and values; zeros for positions that no row sees.
 template <class K, class S> DEVICE void copy_tile(const S &source, u32 to, int position, const Piece &piece)
@@ -419,7 +370,7 @@ DEVICE void flash(const FtxStep *step, const FtxRow *rows, int from, const S &so
     static_assert(sizeof(Piece) <= K::SHARED - K::PIECE_AT, "room for a piece");
     Piece &piece = *(Piece *)(shared_memory() + K::PIECE_AT);
     if (warp_id() == 0) {
-        const Piece p = find_piece<K>(step, rows, from);
+        const Piece p = find_piece<K>(step, rows, from, blockIdx.y);
         if (lane_id() == 0)
             piece = p;
     }

@@ -26,6 +26,12 @@ DEVICE u64 wgmma_descriptor(u32 base, int row, int k16)
     const u32 at = base + row * 128 + k16 * 32;
     return (u64)1 << 62 | (u64)(1024 >> 4) << 32 | (u64)1 << 16 | (at & 0x3ffff) >> 4;
 }
+// The same for an N-major B of more than 64 columns: the next 64 columns begin `rows` rows further on (the leading
+// dimension offset, rows * 128 bytes / 16).
+DEVICE u64 wgmma_descriptor_n_major(u32 base, int rows)
+{
+    return (u64)1 << 62 | (u64)(1024 >> 4) << 32 | (u64)(rows * 8) << 16 | (base & 0x3ffff) >> 4;
+}
 // The descriptor `rows` rows (a multiple of 8) and k16 times 16 k further on: one addition.
 DEVICE u64 wgmma_descriptor_at(u64 descriptor, int rows, int k16)
 {

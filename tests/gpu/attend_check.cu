@@ -1,12 +1,15 @@
-// attend_check.cu - attend_decode and attend_prefill on a GPU against plain loops in double.
+// attend_check.cu - attend_decode, attend_prefill and attend_prefill_hopper on a GPU against plain loops in double.
 //
 // One step with single tokens and prompt chunks, of lengths around the edges of pages, tiles and chunks. Pages are in
 // random order, all that must not be read is NaN, outputs start poisoned. Each decode row is computed again alone, and
-// all rows again by few blocks: the bits must be the same.
+// all rows again by few blocks: the bits must be the same. With the argument `prompts` attention of prompts alone is timed.
 #include "attend_decode.cuh"
 #include "attend_prefill.cuh"
+#include "attend_prefill_hopper.cuh"
 #include "check.h"
 #include "regions.h"
+#include <cuda.h>
+#include <dlfcn.h>
 
 // The constants that the contracts choose for 227 KB of shared memory.
 template <class X, class Y, int HEADS_, int KV_HEADS_, int E_, int BLOCK_, int WINDOW_ = 0, int SOFTCAP_ = 0, int ROWS_MAX = 64, int CONTEXT_ = 2048>
@@ -38,8 +41,19 @@ template <class F> struct Tiles : F {
 };
 template <class F> struct PrefillConfig : FlashRegions<Tiles<F>> {
 };
+// Shapes that attend_prefill_hopper serves.
+template <class F> constexpr bool HOPPER = Tiles<F>::MATRIX && (F::E == 64 || F::E == 96 || F::E == 128 || F::E == 256);
+template <class F> struct PromptConfig : F {
+    static constexpr int BOX = F::BLOCK % 64 == 0 ? 64 : F::BLOCK % 32 == 0 ? 32 : F::BLOCK % 16 == 0 ? 16 : 8;
+    static constexpr int WARPGROUPS = F::E <= 64 ? 3 : 2, KEYS = F::E > 128 ? 64 : 128, SLOTS = F::E <= 64 ? 8 : F::E > 128 ? 4 : 6;
+    static constexpr int ACROSS = ceil_div(F::E, 64), ROWS = WARPGROUPS * 64, TILE_BYTES = KEYS * ACROSS * 128;
+    static constexpr int RING_AT = ROWS * ACROSS * 128, BARRIERS_AT = RING_AT + SLOTS * TILE_BYTES;
+    static constexpr int WORK_AT = BARRIERS_AT + SLOTS * 16 + 16, SHARED = WORK_AT + 64;
+};
 template <class C> __global__ void __launch_bounds__(C::WARPS * 32, C::BLOCKS) decode_kernel(const __grid_constant__ AttendDecodeArgs a) { attend_decode<C>(a); }
 template <class C> __global__ void __launch_bounds__(128, 2) prefill_kernel(const __grid_constant__ AttendPrefillArgs a) { attend_prefill<C>(a); }
+template <class C>
+__global__ void __launch_bounds__(128 * (C::WARPGROUPS + 1), 1) prompt_kernel(const __grid_constant__ AttendPrefillHopperArgs a) { attend_prefill_hopper<C>(a); }
 
 static int sms;
 
@@ -53,6 +67,34 @@ template <class F> void run_prefill(AttendPrefillArgs a, int T, int S, cudaStrea
     using C = PrefillConfig<F>;
     using D = FlashShape<C>;
     launch(prefill_kernel<C>, dim3(F::KV_HEADS, ceil_div(T * D::GROUP, C::ROWS) + S), 128, C::SHARED, a, s);
+}
+// TMA descriptors of layers of keys, then of values.
+template <class F> struct Maps {
+    int layers;
+    Device<CUtensorMap> device;
+    Maps(typename F::KV *k, typename F::KV *v, size_t layer, int n) : layers(n), device(2 * n)
+    {
+        static const auto encode = (decltype(&cuTensorMapEncodeTiled))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuTensorMapEncodeTiled");
+        std::vector<CUtensorMap> maps(2 * n);
+        const cuuint64_t size[] = {F::E, layer / F::E}, stride[] = {F::E * 2};
+        const cuuint32_t tile[] = {64, PromptConfig<F>::BOX}, every[] = {1, 1};
+        for (int i = 0; i < 2 * n; i++)
+            if (encode(&maps[i], Same<typename F::KV, bf16>::value ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2,
+                       (i < n ? k : v) + layer * (i % n), size, stride, tile, every, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                       CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)) {
+                printf("no TMA descriptor\n");
+                exit(1);
+            }
+        device.put(maps);
+    }
+    const TensorMap *keys(int i) const { return (const TensorMap *)(device.p + i); }
+    const TensorMap *values(int i) const { return (const TensorMap *)(device.p + layers + i); }
+};
+template <class F> void run_prompt(AttendPrefillHopperArgs a, int T, int S, cudaStream_t s = 0)
+{
+    using C = PromptConfig<F>;
+    const int pieces = F::KV_HEADS * (ceil_div(T * (F::HEADS / F::KV_HEADS), C::ROWS) + S);
+    launch(prompt_kernel<C>, dim3(std::min(sms, pieces)), 128 * (C::WARPGROUPS + 1), C::SHARED, a, s);
 }
 
 template <class F> int check(const char *name, uint64_t seed)
@@ -98,7 +140,7 @@ template <class F> int check(const char *name, uint64_t seed)
     for (auto &r : rows) {
         for (int i = 0; i < (r.kv_len + B - 1) / B; i++)
             pages[r.slot * PER_SLOT + i] = numbers[next++];
-        const int from = F::WINDOW ? std::max(0, r.kv_len - r.q_len - F::WINDOW + 1) : 0; // the rest stays NaN
+        const int from = F::WINDOW ? std::max(0, r.kv_len - r.q_len - F::WINDOW + 1) / B * B : 0; // pages before stay NaN
         for (int p = from; p < r.kv_len; p++)
             for (int g = 0; g < G; g++)
                 for (int e = 0; e < E; e++) {
@@ -138,9 +180,20 @@ template <class F> int check(const char *name, uint64_t seed)
     int wrong = 0;
     for (u32 c : counters.get())
         wrong += c != 0;
+    std::vector<T> yh;
+    if constexpr (HOPPER<F>) { // twice: the counters must be 0 again
+        const Maps<F> maps(dk.p, dv.p, elements, 1);
+        dy.fill(0xff);
+        for (int i = 0; i < 2; i++)
+            run_prompt<F>(AttendPrefillHopperArgs{dq.p, dstep.p, drows.p, dpages.p, maps.keys(0), maps.values(0), dy.p, counters.p}, T_, S);
+        CU(cudaDeviceSynchronize());
+        yh = dy.get();
+        for (u32 c : counters.get())
+            wrong += c != 0;
+    }
 
     const double cap = F::SOFTCAP;
-    std::vector<double> error(T_ * H), norm(T_ * H);
+    std::vector<double> error(T_ * H), error_hopper(T_ * H), norm(T_ * H);
     parallel(T_ * H, [&](int i) {
         const int t = i / H, h = i % H, g = h / (H / G);
         const FtxRow &r = rows[token_row[t]];
@@ -166,21 +219,22 @@ template <class F> int check(const char *name, uint64_t seed)
                 o[e] += w * host_float(v[at(p) + e]);
         }
         for (int e = 0; e < E; e++) {
-            const double ref = o[e] / sum, d = host_float(y[((size_t)t * H + h) * E + e]) - ref;
-            error[i] += d * d;
+            const size_t at_y = ((size_t)t * H + h) * E + e;
+            const double ref = o[e] / sum, d = host_float(y[at_y]) - ref, dh = yh.empty() || t < dr ? 0.0 : host_float(yh[at_y]) - ref;
+            error[i] += d == d ? d * d : 1e9;
+            error_hopper[i] += dh == dh ? dh * dh : 1e9;
             norm[i] += ref * ref;
-            if (d != d)
-                error[i] = 1e9;
         }
     });
-    double worst_decode = 0, worst_prefill = 0;
+    double worst_decode = 0, worst_prefill = 0, worst_hopper = 0;
     for (int i = 0; i < T_ * H; i++) {
         double &w = i / H < dr ? worst_decode : worst_prefill;
         w = std::max(w, sqrt(error[i] / norm[i]));
+        worst_hopper = std::max(worst_hopper, sqrt(error_hopper[i] / norm[i]));
     }
     // Tolerance. fp32: rounding of sums over 2048 keys; 16 bits: p and y are rounded to 8 (11) bits.
     const double limit = sizeof(T) == 4 ? 1e-5 : Same<T, bf16>::value || Same<KV, bf16>::value ? 8e-3 : 1.5e-3;
-    wrong += !(worst_decode < limit) + !(worst_prefill < limit);
+    wrong += !(worst_decode < limit) + !(worst_prefill < limit) + !(worst_hopper < limit);
 
     // Alone: the same bits.
     int moved = 0;
@@ -208,7 +262,7 @@ template <class F> int check(const char *name, uint64_t seed)
         moved += memcmp(few.data(), y.data(), (size_t)dr * H * E * sizeof(T)) != 0;
     }
     wrong += moved;
-    printf("%-34s decode %.1e  prefill %.1e  limit %.1e  alone differs %d  %s\n", name, worst_decode, worst_prefill, limit, moved, wrong ? "WRONG" : "");
+    printf("%-34s decode %.1e  prefill %.1e  hopper %.1e  limit %.1e  alone differs %d  %s\n", name, worst_decode, worst_prefill, worst_hopper, limit, moved, wrong ? "WRONG" : "");
     return wrong;
 }
 #define CHECK(...) wrong += check<Facts<__VA_ARGS__>>(#__VA_ARGS__, seed++)
@@ -271,10 +325,11 @@ template <class F, int W = 0> void time_decode(const char *name, int S, int leng
     printf("decode  %-22s rows %3d length %6d: %8.2f us  %6.0f GB/s  %4.1f %% of 4.6 TB/s\n", name, S, length, us, bytes / us * 1e-3, bytes / us * 1e-3 / 46);
 }
 
-template <class F> void time_prefill(const char *name, int S, int length)
+// S chunks of `length` tokens, each behind `before` others.
+template <class F> void time_prefill(const char *name, int S, int length, int before = 0)
 {
     using T = typename F::T;
-    const int per_slot = ceil_div(F::CONTEXT, F::BLOCK), layers = 4;
+    const int per_slot = ceil_div(F::CONTEXT, F::BLOCK), layers = S == 1 && length < 8192 ? 4 : 1;
     const size_t layer = (size_t)S * per_slot * F::KV_HEADS * F::BLOCK * F::E;
     Device<T> k(layer * layers), v(layer * layers), q((size_t)S * length * F::HEADS * F::E), y(q.n);
     fill_kernel<<<1024, 256>>>(k.p, k.n, 1);
@@ -287,7 +342,8 @@ template <class F> void time_prefill(const char *name, int S, int length)
     for (int r = 0; r < S; r++) {
         rows[r] = {};
         rows[r].q_start = r * length;
-        rows[r].q_len = rows[r].kv_len = length;
+        rows[r].q_len = length;
+        rows[r].kv_len = before + length;
         rows[r].slot = r;
     }
     FtxStep step = {};
@@ -296,13 +352,36 @@ template <class F> void time_prefill(const char *name, int S, int length)
     Device<FtxStep> dstep(std::vector<FtxStep>{step});
     Device<FtxRow> drows(rows);
     Device<int> dpages(pages);
+    Device<u32> counters(2);
+    counters.fill(0);
     CU(cudaDeviceSynchronize());
-    const double us = time_graph(8, [&](int i, cudaStream_t s) {
-        const size_t at = layer * (i % layers);
-        run_prefill<F>(AttendPrefillArgs{q.p, dstep.p, drows.p, dpages.p, k.p + at, v.p + at, y.p}, S * length, S, s);
-    });
-    const double flops = 2.0 * S * F::HEADS * F::E * (double)length * (length + 1);
-    printf("prefill %-22s %3d x %6d: %8.2f us  %6.1f TFLOP/s (causal)\n", name, S, length, us, flops / us * 1e-6);
+    const double flops = 2.0 * S * F::HEADS * F::E * (double)length * (2.0 * before + length + 1);
+    const auto print = [&](const char *kernel, double us) {
+        printf("%-7s %-22s %3d x %6d behind %5d: %9.2f us  %6.1f TFLOP/s (causal)\n", kernel, name, S, length, before, us, flops / us * 1e-6);
+    };
+    print("prefill", time_graph(8, [&](int i, cudaStream_t s) {
+              const size_t at = layer * (i % layers);
+              run_prefill<F>(AttendPrefillArgs{q.p, dstep.p, drows.p, dpages.p, k.p + at, v.p + at, y.p}, S * length, S, s);
+          }));
+    if constexpr (HOPPER<F>) {
+        const Maps<F> maps(k.p, v.p, layer, layers);
+        print("hopper", time_graph(8, [&](int i, cudaStream_t s) {
+                  const int l = i % layers;
+                  run_prompt<F>(AttendPrefillHopperArgs{q.p, dstep.p, drows.p, dpages.p, maps.keys(l), maps.values(l), y.p, counters.p}, S * length, S, s);
+              }));
+    }
+}
+
+// Prompts of one head shape: 32,768 tokens of context.
+template <int HEADS, int KV_HEADS, int E> void time_prompts(const char *name, const std::vector<int> &lengths)
+{
+    using F = Facts<bf16, bf16, HEADS, KV_HEADS, E, 16, 0, 0, 64, 32768>;
+    for (int length : lengths)
+        time_prefill<F>(name, 1, length);
+    time_prefill<F>(name, 16, 512);
+    time_prefill<F>(name, 64, 32);
+    time_prefill<F>(name, 16, 64, 1024);
+    time_prefill<F>(name, 1, 512, 7680);
 }
 
 int main(int argc, char **argv)
@@ -314,6 +393,11 @@ int main(int argc, char **argv)
         using Large = Facts<bf16, bf16, 32, 8, 128, 16, 0, 0, 64, 4096>;
         time_decode<Large>("8B", 64, 2048, 2);
         time_prefill<Large>("8B", 1, 2048);
+    } else if (argc > 1 && !strcmp(argv[1], "prompts")) {
+        time_prompts<32, 8, 128>("32/8 x 128", {16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 32768});
+        time_prompts<32, 8, 64>("32/8 x 64", {64, 128, 512, 2048, 8192, 32768});
+        time_prompts<32, 32, 96>("32/32 x 96", {128, 512, 2048, 8192});
+        time_prompts<16, 8, 256>("16/8 x 256", {128, 512, 2048, 8192});
     } else if (!timing) {
         uint64_t seed = argc > 1 ? strtoull(argv[1], nullptr, 10) : 1;
         CHECK(float, float, 2, 2, 16, 8);
@@ -367,12 +451,7 @@ int main(int argc, char **argv)
         time_decode<Large>("8B", 64, 2048, 4);
         time_decode<Wide>("8B pages of 64", 64, 2048, 4);
         time_decode<Long>("8B", 1, 131072, 2);
-        time_prefill<Large>("8B", 1, 2048);
-        time_prefill<Large>("8B", 1, 4096);
-        time_prefill<Large>("8B", 16, 512);
         time_prefill<Wide>("8B pages of 64", 1, 2048);
-        time_prefill<Small>("1B", 1, 2048);
-        time_prefill<Small>("1B", 16, 512);
         time_prefill<Facts<float, float, 32, 8, 64, 16, 0, 0, 64, 4096>>("1B fp32", 1, 2048);
     }
     return wrong != 0;

@@ -120,6 +120,73 @@ void windows(void **state)
     finish(s, 17);
 }
 
+/* Chunks by attend_prefill_hopper: pieces in which rows end, prefixes that end within tiles and pages, more pieces than
+ * blocks. */
+typedef struct Prompt {
+    DType t;
+    int H, G, E, window, page;
+    double softcap;
+    int sms, n, decode_rows;
+    int row[4][2]; /* tokens, length with them */
+} Prompt;
+
+static void add_prompt(Suite *s, const Prompt *p)
+{
+    const char *type = dtype_name(p->t);
+    Ir g = {.n = 0};
+    Case c = {.kv = p->t, .sms = p->sms, .bucket = 512, .only = "attend_prefill_hopper"};
+    char name[200];
+
+    g.n = (size_t)snprintf(g.text, sizeof g.text,
+                           "graph \"case\"\nlimits sequences=4 context=960 tokens=512 kv_block=%d kv_pages=240 "
+                           "logit_bias=4 end_ids=4\n",
+                           p->page);
+    add(&g, "ids : [T] i32");
+    const int x = input(&g, (p->H + 2 * p->G) * p->E, p->t);
+    const int q = add(&g, "append %%%d - {layer=0 heads=%d kv_heads=%d head_dim=%d} : [T,%d,%d] %s", x, p->H, p->G,
+                      p->E, p->H, p->E, type);
+
+    add(&g, "attend_paged %%%d {layer=0 kv_heads=%d scale=0.2 window=%d softcap=%g} : [T,%d] %s", q, p->G, p->window,
+        p->softcap, p->H * p->E, type);
+    set_rows(&c, p->n, p->decode_rows, p->row);
+    snprintf(name, sizeof name, "prompts %s H=%d G=%d E=%d window=%d softcap=%g, %d of %d and so on", type, p->H, p->G,
+             p->E, p->window, p->softcap, p->row[0][0], p->row[0][1]);
+    take(s, &g, &c, name);
+}
+
+void prompts(void **state)
+{
+    static const Prompt some[] = {
+        {DT_BF16, 4, 1, 128, 0, 16, 0, 2, 3, 1, {{1, 40}, {50, 300}, {33, 33}}},
+        {DT_FP16, 2, 1, 64, 0, 8, 0, 1, 3, 0, {{130, 257}, {2, 900}, {97, 97}}},
+        {DT_BF16, 3, 1, 96, 0, 8, 0, 3, 2, 0, {{70, 390}, {17, 129}}},
+        {DT_FP16, 2, 2, 256, 0, 24, 0, 1, 2, 0, {{65, 200}, {3, 67}}},
+        {DT_FP16, 2, 1, 128, 100, 8, 0, 2, 3, 1, {{1, 300}, {90, 333}, {5, 101}}},
+        {DT_BF16, 4, 2, 64, 131, 8, 0, 3, 2, 0, {{100, 700}, {60, 60}}},
+        {DT_BF16, 2, 1, 128, 0, 8, 20, 3, 1, 0, {{60, 200}}},
+        {DT_BF16, 1, 1, 64, 25, 16, 0, 1, 2, 0, {{200, 200}, {4, 260}}},
+    };
+    Suite *s = open_suite("prompts");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        add_prompt(s, &some[i]);
+    if (wide)
+        for (int i = 0; i < 24; i++)
+            add_prompt(s, &(Prompt){types[1 + i % 2],
+                                    (const int[]){2, 3, 8, 1}[i % 4],
+                                    (const int[]){1, 3, 2, 1}[i % 4],
+                                    (const int[]){64, 96, 128, 256}[i / 4 % 4],
+                                    i % 3 == 2 ? 60 + 9 * i : 0,
+                                    8 * (1 + i % 3),
+                                    i % 8 == 5 ? 15.0 : 0.0,
+                                    1 + i % 3,
+                                    3,
+                                    i % 2,
+                                    {{i % 2 ? 1 : 127, 128 + i}, {64 + i, 255 + 20 * i}, {2 + 7 * i, 2 + 7 * i}}});
+    finish(s, 19);
+}
+
 static void add_append(Suite *s, DType t, DType kv, int E, int rot)
 {
     Ir g = begin();

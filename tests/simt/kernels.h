@@ -22,6 +22,7 @@ extern bool wide; /* test_kernels long: more shapes, all schedules */
 /* attention.c */
 void attention(void **state);
 void windows(void **state);
+void prompts(void **state);
 void texts(void **state);
 void blocks(void **state);
 void parts(void **state);

@@ -31,16 +31,19 @@ typedef struct Sums { /* the values of accumulators d once their products are do
     float value[MAX_SUMS];
 } Sums;
 
-/* Shared address of a 16-byte unit of a row, from a descriptor of wgmma_descriptor: base, first row, k16. */
+/* Shared address of a 16-byte unit of a row, from a descriptor (device/wgmma.cuh). Only a row of an N-major operand has
+ * more than 8 units. */
 static uint32_t unit_of(uint64_t b, unsigned row, unsigned unit)
 {
-    const uint32_t base = (uint32_t)b, r = (uint32_t)(b >> 32 & 0xffff) + row, k16 = (uint32_t)(b >> 48);
+    const uint32_t base = (uint32_t)b & 0xffffff, across = (uint32_t)(b >> 24 & 0xff) * 8;
+    const uint32_t r = (uint32_t)(b >> 32 & 0xffff) + row + unit / 8 * across, k16 = (uint32_t)(b >> 48);
 
-    return base + r * 128 + ((k16 * 2 + unit) ^ (r & 7)) * 16;
+    return base + r * 128 + ((k16 * 2 + unit % 8) ^ (r & 7)) * 16;
 }
 
-/* Checks one row of an operand, `units` of 16 bytes each, and returns a checksum. */
-static uint64_t look_at_row(const Product *p, uint64_t operand, unsigned row, unsigned units)
+/* Checks one row of an operand, `units` of 16 bytes each, and returns a checksum. begins: as the product is issued, which is
+ * when plain writes must have been fenced. */
+static uint64_t look_at_row(const Product *p, uint64_t operand, unsigned row, unsigned units, bool begins)
 {
     uint64_t sum = 0, words[2];
     uint16_t seen[8];
@@ -48,7 +51,7 @@ static uint64_t look_at_row(const Product *p, uint64_t operand, unsigned row, un
     for (unsigned unit = 0; unit < units; unit++) {
         const void *at = memory_shared(unit_of(operand, row, unit), 16, A_READ | A_ALIGNED | A_UNWRITTEN_OK, p->pc);
 
-        if (!run.current->proxied && memory_is_plain(at)) {
+        if (begins && !run.current->proxied && memory_is_plain(at)) {
             report(SIMT_FENCE, p->pc, NULL,
                    "wgmma reads what plain stores or cp.async brought, with no async_proxy_fence "
                    "since they were waited for");
@@ -68,15 +71,15 @@ static unsigned warp_row(const Fiber *f)
 }
 
 /* Each lane checks some rows of the shared operands. Returns the lane's checksum. */
-static uint64_t look(const Product *p)
+static uint64_t look(const Product *p, bool begins)
 {
     const Fiber *f = run.current;
     uint64_t sum = 0;
 
     for (unsigned row = f->tid % WARP; row < (p->across ? K16 : p->n); row += WARP)
-        sum = sum * 31 + look_at_row(p, p->b, row, p->across ? p->n / 8 : 2);
+        sum = sum * 31 + look_at_row(p, p->b, row, p->across ? p->n / 8 : 2, begins);
     if (p->tile && f->tid % WARP < 16)
-        sum = sum * 31 + look_at_row(p, p->shared_a, warp_row(f) + f->tid % WARP, 2);
+        sum = sum * 31 + look_at_row(p, p->shared_a, warp_row(f) + f->tid % WARP, 2, begins);
     return sum;
 }
 
@@ -99,8 +102,10 @@ static Sums *sums_of(Fiber *f, float *d, unsigned n)
 
 static void check_operand(char name, uint64_t operand, const void *pc)
 {
-    if ((uint32_t)operand % 1024 || (operand >> 32 & 7))
-        report(SIMT_ALIGN, pc, NULL, "wgmma: %c at %u, row %u: a multiple of 1024, of 8", name, (unsigned)operand,
+    const unsigned base = operand & 0xffffff;
+
+    if (base % 1024 || (operand >> 32 & 7))
+        report(SIMT_ALIGN, pc, NULL, "wgmma: %c at %u, row %u: a multiple of 1024, of 8", name, base,
                (unsigned)(operand >> 32 & 0xffff));
 }
 
@@ -114,7 +119,7 @@ static void begin(Product *p)
         report(SIMT_FENCE, p->pc, NULL, "wgmma without a wgmma_fence since the last wait");
     p->group = f->wgmma_group;
     sums_of(f, p->d, p->n);
-    p->seen = look(p);
+    p->seen = look(p, true);
     while (*last)
         last = &(*last)->next;
     *last = p;
@@ -184,7 +189,7 @@ static void finish(Fiber *f, Product *p)
     const unsigned t = f->tid % 4;
     Sums *s = sums_of(f, p->d, p->n);
 
-    if (look(p) != p->seen)
+    if (look(p, false) != p->seen)
         report(SIMT_IN_FLIGHT, p->pc, NULL, "the operand of a product changed before it was waited for");
     if (p->tile)
         read_rows(f, p);
