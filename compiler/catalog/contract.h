@@ -182,9 +182,10 @@ typedef struct ProgramFacts {
     int64_t bucket; /* T of a program of fixed size; 0: any T */
     int64_t t_max, s_max;
     const TargetFacts *target;
-    DType kv, cross_kv;
+    DType kv, cross_kv, compute;
     bool free_dependents; /* FREE_DEPENDENTS of names.def; set by edges */
     bool exact;           /* activations keep their type: precision.compute is given */
+    bool quantised;       /* a linear of the model has quantised weights */
     uint32_t packed;      /* forms in which quantised weights can lie, as bits */
     const char *name;     /* "decode 8" */
     Tuning *tuning;       /* what was measured on the target's GPU; NULL: nothing */
@@ -222,9 +223,6 @@ bool match_at(const ProgramFacts *f, const uint32_t *uses, const Contract *c, co
 
 /* Whether the contract can write its result in a form, for some constants. */
 bool contract_gives(const Contract *c, uint32_t form);
-
-/* Whether a match line reads an argument in one of these forms (bits). */
-bool contract_reads_packed(const Contract *c, uint32_t forms);
 
 /* A match with its constants chosen. */
 typedef struct Fitted {

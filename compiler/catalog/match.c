@@ -211,6 +211,8 @@ DType contract_arg_type(const ProgramFacts *f, const Binding *b, size_t i)
         for (size_t k = 0; k < b->contract->args.n; k++)
             if (k != i && strcmp(b->contract->args.at[k].name, a->type_of) == 0 && !b->contract->args.at[k].type_of)
                 return contract_arg_type(f, b, k);
+    if (b->arg[i] && ir_value(f->g, b->arg[i])->op == OP_QUANTISE && !b->form[i])
+        return f->compute;
     return b->arg[i] ? ir_value(f->g, b->arg[i])->type : DT_FP32;
 }
 
@@ -231,28 +233,12 @@ static bool can_fold(Matcher *m)
 int64_t facts_param(const ProgramFacts *f, Id v, uint32_t form)
 {
     if (ir_value(f->g, v)->op == OP_QUANTISE)
-        return f->packed >> form & 1 ? ir_int(ir_value(f->g, v), "group") : 0;
+        return f->packed >> form & 1 ? ir_int(ir_value(f->g, v), "group")
+               : form || !f->params  ? 0
+                                     : f->params[v * CONTRACT_MAX_FORMS];
     if (!f->params || ir_op_is_weight(ir_value(f->g, v)->op))
         return form == 0;
     return f->params[v * CONTRACT_MAX_FORMS + form];
-}
-
-static bool reads_form(const Pattern *p, uint32_t forms)
-{
-    bool reads = !p->op && forms >> p->form & 1;
-
-    for (int i = 0; p->op && i < IR_MAX_ARGS; i++)
-        reads |= p->sub[i] && reads_form(p->sub[i], forms);
-    return reads;
-}
-
-bool contract_reads_packed(const Contract *c, uint32_t forms)
-{
-    bool reads = false;
-
-    for (size_t i = 0; i < c->matches.n; i++)
-        reads |= reads_form(c->matches.at[i].root, forms);
-    return reads;
 }
 
 bool contract_gives(const Contract *c, uint32_t form)
@@ -295,6 +281,11 @@ bool match_at(const ProgramFacts *f, const uint32_t *uses, const Contract *c, co
         const ContractArg *a = &c->args.at[i];
         const Value *value = ir_value(f->g, b->arg[i]);
 
+        if (b->arg[i] && value->op == OP_QUANTISE && !b->form[i] && !a->out && c->overlap) {
+            refuse(&m, "%%%u is unpacked by the launch before, and this kernel may read weights before that ends",
+                   b->arg[i]);
+            return false;
+        }
         if (!b->arg[i] || ir_op_is_weight(value->op) || value->type == contract_arg_type(f, b, i))
             continue;
         refuse(&m, "%s is %s, it must be %s", a->name, dtype_name(value->type), dtype_name(contract_arg_type(f, b, i)));

@@ -55,6 +55,16 @@ double candidate_cost(const Candidate *x)
     return x->own_us + (x->fit.avoided ? AVOIDED_US : 0);
 }
 
+bool candidate_same_inputs(const Binding *a, const Binding *b)
+{
+    if (a->n_covered != b->n_covered || a->gives != b->gives)
+        return false;
+    for (uint32_t i = 0; i < a->n_covered; i++)
+        if (a->covered[i] != b->covered[i])
+            return false;
+    return true;
+}
+
 static bool runs_on_target(const Lower *l, const Contract *c)
 {
     return (c->device == KD_CPU) == (l->target.id == FTX_TARGET_CPU);

@@ -54,8 +54,7 @@ bool stage_layout(Lower *l, Diag *d)
             const Binding *b = &p->groups.at[k].b;
 
             for (size_t a = 0; a < b->contract->operands; a++)
-                if (b->arg[a] && ir_op_is_weight(ir_value(l->g, b->arg[a])->op) &&
-                    lower_packed_at(l, p, b, a) == SIZE_MAX)
+                if (b->arg[a] && lower_is_packed(l, b, a) && lower_packed_at(l, p, b, a) == SIZE_MAX)
                     pack(l, b->arg[a], contract_arg_type(&p->facts, b, a), contract_arg_fold(b, a), b->form[a]);
         }
     }

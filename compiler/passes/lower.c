@@ -87,6 +87,13 @@ void lower_open(Lower *l, const Graph *g, const Catalog *c, Target t, const Prec
     *(const char **)arena_push(l->keep, plan->strings) = "";
 }
 
+bool lower_is_packed(const Lower *l, const Binding *b, size_t i)
+{
+    const Op op = ir_value(l->g, b->arg[i])->op;
+
+    return ir_op_is_weight(op) && (op != OP_QUANTISE || b->form[i]);
+}
+
 size_t lower_packed_at(const Lower *l, const Program *p, const Binding *b, size_t i)
 {
     const Fold fold = contract_arg_fold(b, i);

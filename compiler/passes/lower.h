@@ -165,6 +165,8 @@ void select_candidates(const Lower *l, Program *p, const uint32_t *uses, Id v, C
                        Candidates *out);
 /* The cost by which candidates are compared: one with a `prefer other` line that holds loses to any without. */
 double candidate_cost(const Candidate *x);
+/* Whether two matches cover the same values and write the same form. */
+bool candidate_same_inputs(const Binding *a, const Binding *b);
 
 /* Why attention v is computed in parts, in place of the fused kernels; NULL: it is not, or v is no attention. */
 const char *apart_reason(const Graph *g, Id v, Arena *a);
@@ -177,6 +179,8 @@ bool why_missing(const Lower *l, Program *p, const uint32_t *uses, Id v, Diag *d
  * model.layers.3.mlp.down_proj.weight. Parts end at dots; "*" stands for digits. */
 bool lower_name_has(const char *whole, const char *name);
 
+/* Whether operand i is read from the packed block: a weight, but no quantised one as plain values, which a launch writes. */
+bool lower_is_packed(const Lower *l, const Binding *b, size_t i);
 /* The index in the packing of operand i, a weight; SIZE_MAX: it is not packed yet. */
 size_t lower_packed_at(const Lower *l, const Program *p, const Binding *b, size_t i);
 

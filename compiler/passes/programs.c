@@ -14,6 +14,15 @@ static uint32_t packed_forms(const Catalog *c)
     return forms;
 }
 
+static bool has_quantised(const Graph *g)
+{
+    Id v = 1;
+
+    while (v < g->values.n && ir_value(g, v)->op != OP_QUANTISE)
+        v++;
+    return v < g->values.n;
+}
+
 const char *lower_program_name(const Program *p, Arena *a)
 {
     static const char *const names[] = {[FTX_PROG_STEP] = "step",
@@ -43,7 +52,9 @@ static Program *add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
         .target = target_facts(l->target),
         .kv = l->kv,
         .cross_kv = l->cross_kv,
+        .compute = l->compute,
         .exact = l->precision->compute != DT_NONE,
+        .quantised = has_quantised(l->g),
         .packed = packed_forms(l->catalog),
         .tuning = l->target.tuning,
     };
@@ -153,29 +164,6 @@ static bool select_all(Lower *l, Diag *d)
     return select_programs(l, d);
 }
 
-/* Whether the target has kernels for the types of precision.weights and precision.head. */
-static bool reads_quantised(const Lower *l, Diag *d)
-{
-    for (Id v = 1; v < l->g->values.n; v++) {
-        const Value *w = ir_value(l->g, ir_value(l->g, v)->args[1]);
-        const Program *p = &l->programs.at[0];
-        bool read = false;
-
-        if (ir_value(l->g, v)->op != OP_LINEAR || w->op != OP_QUANTISE)
-            continue;
-        for (size_t i = 0; i < l->catalog->n && !read; i++)
-            read = contract_reads_packed(l->catalog->at[i], p->facts.packed) &&
-                   (l->catalog->at[i]->device == KD_CPU) == (l->target.id == FTX_TARGET_CPU);
-        if (!read)
-            return diag_error(d, ir_value(l->g, v)->loc,
-                              "precision.weights: there is no kernel for weights of %s on %s yet: compile for the CPU "
-                              "(-t cpu), or set -D precision.%s",
-                              dtype_name(w->type), l->target.name,
-                              ir_int(w, "stored") ? "dequantise=true" : "weights=bf16");
-    }
-    return true;
-}
-
 /* Whether the target has kernels for a cache of codes: on a GPU those of fused attention. */
 static bool reads_codes(const Lower *l, Diag *d)
 {
@@ -201,7 +189,7 @@ bool stage_select(Lower *l, Diag *d)
                           dtype_name(l->compute));
     if (ir_op_is_view(output->op))
         return diag_error(d, output->loc, "the output is a view: %s computes nothing", ir_op_name(output->op));
-    if (!reads_quantised(l, d) || !reads_codes(l, d) || !select_all(l, d))
+    if (!reads_codes(l, d) || !select_all(l, d))
         return false;
     for (size_t i = 0; i < l->programs.n; i++)
         if (!l->programs.at[i].dropped)

@@ -95,7 +95,8 @@ static int64_t part_bytes(const Lower *l, const Program *p, Id v, uint32_t part)
     int64_t bytes;
 
     if (!k)
-        return elements * (f->instead ? f->instead : (int64_t)dtype_size(value->type));
+        return elements *
+               (f->instead ? f->instead : (int64_t)dtype_size(value->op == OP_QUANTISE ? l->compute : value->type));
     if (!companion_bytes(&f->companions.at[k - 1], elements / columns, columns, facts_param(&p->facts, v, form),
                          &bytes))
         die("form %s: bytes of %s cannot be computed", f->name, f->companions.at[k - 1].name);
@@ -162,7 +163,7 @@ static Operand operand_of(const Lower *l, const Program *p, const Group *g, size
     } else if (v && v == l->g->logits) {
         o.kind = OPERAND_NAMED;
         o.at = FTX_NAMED_logits;
-    } else if (v && ir_op_is_weight(ir_value(l->g, v)->op)) {
+    } else if (v && lower_is_packed(l, &g->b, i)) {
         o.kind = OPERAND_WEIGHT;
         o.at = (uint32_t)lower_packed_at(l, p, &g->b, i);
         assert(o.at < l->packing->weights.n); /* layout has packed it */
@@ -205,8 +206,8 @@ static void launch(Lower *l, Program *p, const Group *g)
             .kind = OPERAND_ZEROED, .at = zeroed_at(l, c, (uint32_t)i, g->fit.zeroed[i]), .bytes = g->fit.zeroed[i]};
 }
 
-/* Instances of contracts with `match none`: no program launches them, the runtime does, by their family. */
-static bool add_unmatched(Lower *l, Diag *d)
+/* Instances of contracts with `match none` that fit: no program launches them, the runtime does, by their family. */
+static void add_unmatched(Lower *l)
 {
     for (size_t i = 0; i < l->catalog->n; i++) {
         const Contract *c = l->catalog->at[i];
@@ -216,20 +217,20 @@ static bool add_unmatched(Lower *l, Diag *d)
 
         if (!c->unmatched || l->target.id == FTX_TARGET_CPU)
             continue;
-        if (!contract_fit(&l->programs.at[0].facts, &b, l->keep, l->scratch, &fit, &reason))
-            return diag_error(d, c->loc, "contract: %s: %s", c->family, reason);
-        instance_at(l, fit.instance);
+        if (contract_fit(&l->programs.at[0].facts, &b, l->keep, l->scratch, &fit, &reason))
+            instance_at(l, fit.instance);
     }
-    return true;
 }
 
 bool stage_schedule(Lower *l, Diag *d)
 {
+    (void)d;
     for (size_t i = 0; i < l->programs.n; i++) {
         Program *p = &l->programs.at[i];
 
         for (size_t k = 0; k < p->groups.n; k++)
             launch(l, p, &p->groups.at[k]);
     }
-    return add_unmatched(l, d);
+    add_unmatched(l);
+    return true;
 }

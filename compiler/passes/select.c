@@ -43,13 +43,19 @@ static Choice *best_of(const Cover *c, Id v, uint32_t form)
     return &c->best[v * c->l->catalog->n_forms + form];
 }
 
-/* Whether a kernel of this program computes v: the encoder's values are those of encode programs, a view has no kernel. */
+/* Whether v is a quantised weight: it lies in memory in its packed forms, and a conversion can write its plain values. */
+static bool is_packed(const Cover *c, Id v)
+{
+    return ir_value(c->l->g, v)->op == OP_QUANTISE;
+}
+
+/* Whether a kernel of this program may compute v: an encoder's values are those of encode programs, a view has no kernel. */
 static bool is_computed(const Cover *c, Id v)
 {
     const Op op = ir_value(c->l->g, v)->op;
 
-    return !ir_op_is_weight(op) && !ir_op_is_view(op) && op != OP_IDS && c->l->encoder[v] == c->p->facts.encode &&
-           (!c->p->facts.hidden || c->l->after[v]);
+    return is_packed(c, v) || (!ir_op_is_weight(op) && !ir_op_is_view(op) && op != OP_IDS &&
+                               c->l->encoder[v] == c->p->facts.encode && (!c->p->facts.hidden || c->l->after[v]));
 }
 
 /* Whether v must be there behind the program's last launch, or before a launch that does not name it: a cache. */
@@ -61,7 +67,7 @@ static bool is_result(const Cover *c, Id v)
            op == OP_CROSS_APPEND;
 }
 
-/* Whether v is the root of a tree: every cover writes it to memory. */
+/* Whether every cover writes v to memory. */
 static bool must_be_stored(const Cover *c, Id v)
 {
     return c->uses[v] > 1 || is_result(c, v);
@@ -142,16 +148,6 @@ static bool inputs_cost(const Cover *c, const Binding *b, double *us, Id *missin
 
 /* --- the cover: each value in each form --------------------------------------------------------------- */
 
-static bool same_inputs(const Binding *a, const Binding *b)
-{
-    if (a->n_covered != b->n_covered || a->gives != b->gives)
-        return false;
-    for (uint32_t i = 0; i < a->n_covered; i++)
-        if (a->covered[i] != b->covered[i])
-            return false;
-    return true;
-}
-
 static bool keep_cheaper(Choice *best, const Choice *x)
 {
     if (best->found && best->us <= x->us)
@@ -182,7 +178,7 @@ static void keep_best(Cover *c, Id v, const Candidates *all)
         for (size_t k = 0; k < all->n && rows == ROWS_DECODE; k++) {
             const Candidate *y = &all->at[k];
 
-            if (y->b.contract->rows == ROWS_PREFILL && same_inputs(&x->b, &y->b))
+            if (y->b.contract->rows == ROWS_PREFILL && candidate_same_inputs(&x->b, &y->b))
                 keep_cheaper(
                     best, &(Choice){.found = true, .us = us + candidate_cost(y), .one = *x, .two = *y, .pair = true});
         }
@@ -248,7 +244,8 @@ static void prefer_conversions(const Cover *c, Id v)
 
 static void take_inputs(const Cover *c, const Candidate *x)
 {
-    for (size_t i = 0; i < x->b.contract->args.n; i++) {
+    for (size_t i = 0; x->b.contract && i < x->b.contract->args.n;
+         i++) { /* none: the form in which a weight is packed */
         const ContractArg *a = &x->b.contract->args.at[i];
         const Id v = ir_base(c->l->g, x->b.arg[i]);
 
@@ -298,6 +295,8 @@ static bool cover(Cover *c, Id *missing)
         c->uses[v] = is_deferred(c, v) ? 1 : c->readers[v];
         select_candidates(c->l, c->p, c->uses, v, COMPUTE, false, &all);
         keep_best(c, v, &all);
+        for (uint32_t f = 0; f < forms && is_packed(c, v); f++)
+            best_of(c, v, f)->found = c->p->facts.packed >> f & 1;
         set_params(c, v);
         convert(c, v);
         *missing = v;
@@ -363,7 +362,7 @@ static void add_form(Cover *c, Id v, uint32_t form)
 {
     const Choice *x = best_of(c, v, form);
 
-    if (!(c->taken[v] >> form & 1))
+    if (!(c->taken[v] >> form & 1) || !x->one.b.contract)
         return;
     c->taken[v] &= ~(1u << form);
     for (uint32_t f = 0; f < c->l->catalog->n_forms && !x->one.b.n_covered; f++)

@@ -133,10 +133,29 @@ static void order_r16x4(DType type, const CodedRow *rows, int64_t n, int64_t col
         }
 }
 
+/* The form m16k16: lane 4 r + t of a block of 512 bytes has 16 bytes, of each 16 k rows r and r + 8. */
+static void order_m16k16(DType type, const CodedRow *rows, int64_t n, int64_t columns, uint8_t *tile)
+{
+    const bool half = type == DT_INT4;
+    const int64_t span = half ? 64 : 32, word = half ? 4 : 8; /* k of a block; bytes of a lane for 16 k */
+
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t k = 0; k < columns; k++) {
+            const int64_t block = k / span * span, left = columns - block < span ? columns - block : span;
+            const int64_t lane = r % 8 * 4 + k % 8 / 2, j = k % 16 / 8 * 2 + r / 8, odd = k % 2;
+            uint8_t *at = tile + (half ? block * 8 : block * 16) + (lane * (left / 16) + (k - block) / 16) * word;
+
+            if (half) /* nibble j of the even element, nibble j + 4 of the odd one */
+                at[j / 2 + 2 * odd] |= (uint8_t)(rows[r].codes[k] << (j % 2 * 4));
+            else
+                at[j / 2 * 4 + j % 2 + 2 * odd] = rows[r].codes[k];
+        }
+}
+
 static const struct {
     const char *form;
     void (*order)(DType type, const CodedRow *rows, int64_t n, int64_t columns, uint8_t *tile);
-} orders[] = {{"r16x4", order_r16x4}};
+} orders[] = {{"r16x4", order_r16x4}, {"m16k16", order_m16k16}};
 
 /* A scale and a zero or minimum, as they stand in a tile. */
 static void put_scale(PackedScales s, float scale, float offset, uint8_t *scales, uint8_t *zeros)

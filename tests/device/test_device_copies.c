@@ -99,6 +99,13 @@ static void random_weights_are_drawn_there(void **state)
     assert_int_equal(device_cuda.open(&w->t.artifact, &w->t.plan, &o, &d, &err), FTX_EFORMAT);
     assert_non_null(strstr(err.text, "random weights"));
     free(w);
+
+    w = world(); /* codes have a kernel of their own */
+    w->t.weights[0].type = DT_INT8;
+    w->t.weights[0].group = 16;
+    assert_int_equal(device_cuda.open(&w->t.artifact, &w->t.plan, &o, &d, &err), FTX_EFORMAT);
+    assert_non_null(strstr(err.text, "random weights"));
+    free(w);
 }
 
 /* Each table, the first weight among them, is what the artifact has. */

@@ -71,7 +71,8 @@ static ProgramFacts facts_of(const Case *c, const Graph *g, Target t)
                           .t_max = most,
                           .s_max = most < g->limits.sequences ? most : g->limits.sequences,
                           .target = target_facts(t),
-                          .kv = c->kv};
+                          .kv = c->kv,
+                          .compute = c->kv};
 }
 
 /* Inputs are there with row statistics too, and logits with segments, if the case says so. */
@@ -82,7 +83,7 @@ static int64_t *params_of(const Suite *s, const Case *c, const Graph *g)
     for (Id v = 1; v < g->values.n; v++) {
         int64_t *of = &params[v * CONTRACT_MAX_FORMS];
 
-        of[0] = 1;
+        of[0] = ir_value(g, v)->op != OP_QUANTISE;
         of[scene_form(&s->catalog, "row_stats")] = v == g->output ? 0 : c->columns;
         of[scene_form(&s->catalog, "segments")] = v == g->logits && c->segments;
         if (ir_value(g, v)->op == OP_ROUTE && v != g->output)
@@ -142,7 +143,10 @@ size_t suite_add(Suite *s, const Case *c, const char *name)
     u.g = g;
     u.facts = facts_of(c, g, u.target);
     u.facts.params = params_of(s, c, g);
+    u.facts.packed = 1u << scene_form(&s->catalog, "m16k16");
     uses = ir_uses(g);
+    const Id root = c->unpacked ? ir_value(g, g->output)->args[1] : c->head ? g->logits : g->output;
+
     for (size_t i = 0; i < s->catalog.n; i++) {
         const Contract *k = s->catalog.at[i];
 
@@ -152,8 +156,7 @@ size_t suite_add(Suite *s, const Case *c, const char *name)
             continue;
         for (size_t m = 0; m < k->matches.n; m++)
             for (uint32_t way = 0; way < match_ways(&k->matches.at[m]); way++)
-                if (match_at(&u.facts, uses, k, &k->matches.at[m], way, c->head ? g->logits : g->output, gives, &u.b,
-                             NULL, s->scratch) &&
+                if (match_at(&u.facts, uses, k, &k->matches.at[m], way, root, gives, &u.b, NULL, s->scratch) &&
                     (!c->segments || unit_reads_form(&u, g->logits)) &&
                     contract_fit_with(&u.facts, &u.b, c->use, c->n_use, s->keep, s->scratch, &u.fit, &reason))
                     add_unit(s, &u);

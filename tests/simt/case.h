@@ -22,6 +22,7 @@ typedef struct Case {
     bool segments; /* for sampling: the kernel of the logits writes segments of them */
     int columns;   /* the inputs have row statistics, one part for so many columns; 0: they have none */
     bool stats;    /* the kernel must write statistics of the output's rows */
+    bool unpacked; /* the kernel writes the plain values of the output's quantised weight */
     bool sorted;   /* the kernel must sort the rows of routes by expert */
     int bucket;    /* 0: exact */
     int rows, decode_rows;

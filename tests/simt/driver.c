@@ -1,6 +1,6 @@
 /* driver.c - a CUDA driver whose launches run on the host, one after another.
  *
- * Device memory comes from the harness. The first allocation holds the weights; only the kernel `random`, which
+ * Device memory comes from the harness. The first allocation holds the weights; only the kernels `random` and `random_codes`, which
  * fills them, may write there. A launch without the attribute for programmatic dependent launch starts a chain.
  * A launch with it belongs to the chain: before its wait it must not touch what earlier launches of the chain use. */
 #include "driver.h"
@@ -55,7 +55,7 @@ static CUresult run(const Recorded *r, bool first)
                           .smem = r->smem,
                           .overlap = r->overlap && !first};
 
-    if (!weights_protected && weights && strncmp(r->kernel->name, "random__", 8) != 0) {
+    if (!weights_protected && weights && strncmp(r->kernel->name, "random_", 7) != 0) {
         simt_protect(weights, weights_bytes);
         weights_protected = true;
     }

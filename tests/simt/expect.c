@@ -668,6 +668,8 @@ void scene_check(Scene *s)
 
     if (v->op == OP_SAMPLE)
         check_sample(s);
+    else if (v->op == OP_QUANTISE)
+        scene_check_unpacked(s);
     else if (v->op == OP_ROUTE)
         scene_check_routes(s, s->input[v->args[0]], v->args[1] ? s->input[v->args[1]] : (RefTensor){0});
     else

@@ -4,7 +4,8 @@
  *   attention.c      every kind of attention
  *   batches.c        products of decode programs of many rows
  *   codes.c          attention over a cache of codes
- *   mixtures.c       routers and experts */
+ *   mixtures.c       routers and experts
+ *   quantised.c      products with quantised weights */
 #ifndef SIMT_KERNELS_H
 #define SIMT_KERNELS_H
 
@@ -39,6 +40,9 @@ void codes_prompts(void **state);
 void routers(void **state);
 void experts(void **state);
 void expert_tiles(void **state);
+
+/* quantised.c */
+void quantised(void **state);
 
 static const DType types[] = {DT_FP32, DT_FP16, DT_BF16};
 

@@ -427,7 +427,8 @@ static void *make_input(Scene *s, Id id, DType type, bool gain)
 
 static size_t bytes_of(const Unit *u, const Value *v)
 {
-    return (size_t)ir_shape_elements(v->shape, u->facts.t_max, u->facts.s_max) * dtype_size(v->type);
+    return (size_t)ir_shape_elements(v->shape, u->facts.t_max, u->facts.s_max) *
+           dtype_size(v->op == OP_QUANTISE ? u->facts.compute : v->type);
 }
 
 static void *make_arg(Scene *s, size_t i)
@@ -439,11 +440,13 @@ static void *make_arg(Scene *s, size_t i)
         return s->device[a->named];
     if (!u->b.arg[i] || a->of >= 0) /* scene_make makes statistics once their values exist */
         return NULL;
-    if (u->b.arg[i] == u->b.root)
+    if (u->b.arg[i] == u->b.root && a->out)
         return s->y = simt_alloc(bytes_of(u, ir_value(u->g, u->b.root)), "y");
     for (size_t k = 0; k < i; k++)
         if (u->b.arg[k] == u->b.arg[i] && u->b.contract->args.at[k].of < 0)
             return s->arg[k];
+    if (ir_value(u->g, u->b.arg[i])->op == OP_QUANTISE)
+        return scene_make_packed(s, u->b.arg[i]);
     if (is_cache(ir_value(u->g, u->b.arg[i])->op)) /* the kernel reads it from $k and $v, or $cross_k and $cross_v */
         return NULL;
     return make_input(s, u->b.arg[i], contract_arg_type(&u->facts, &u->b, i), a->name[strlen(a->name) - 1] == 'g');

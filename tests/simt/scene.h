@@ -4,6 +4,7 @@
  *                                          norms.c   row statistics, folded weights
  *                                          heads.c   caches; expected results of ops on heads
  *                                          routes.c  routes, and rows by expert
+ *                                          packed.c  quantised weights
  *                                          search.c  data and results of the launches of `beam` */
 #ifndef FTX_SIMT_SCENE_H
 #define FTX_SIMT_SCENE_H
@@ -64,6 +65,10 @@ void scene_make_routes(const Scene *s, const Value *v, int32_t *y);
 int32_t *scene_make_by_expert(Scene *s, size_t i);
 size_t scene_by_expert_bytes(const Scene *s, size_t i, bool live);
 void scene_check_routes(const Scene *s, RefTensor logits, RefTensor bias);
+
+/* A quantised weight: its tiles for the kernel, its values for the reference; and what a kernel unpacked, compared with them. */
+void *scene_make_packed(Scene *s, Id id);
+void scene_check_unpacked(const Scene *s);
 
 /* Makes the launch's data from `seed` and copies it to the device. */
 void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep);

@@ -682,7 +682,7 @@ int main(int n, char **words)
         cmocka_unit_test(sampling),     cmocka_unit_test(searching),    cmocka_unit_test(parts),
         cmocka_unit_test(codes_append), cmocka_unit_test(codes_decode), cmocka_unit_test(codes_prompts),
         cmocka_unit_test(routers),      cmocka_unit_test(experts),      cmocka_unit_test(expert_tiles),
-        cmocka_unit_test(batches),      cmocka_unit_test(prompts)};
+        cmocka_unit_test(batches),      cmocka_unit_test(prompts),      cmocka_unit_test(quantised)};
 
     wide = n > 1 && strcmp(words[1], "long") == 0;
     if (n > 2)

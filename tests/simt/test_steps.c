@@ -230,7 +230,7 @@ static void search_words(FtxModel *model)
     ftx_engine_close(engine);
 }
 
-/* Random weights from the kernel `random` are bitwise equal to those of the CPU. */
+/* Random weights from the kernels `random` and `random_codes` are bitwise equal to those of the CPU. */
 static void check_random(const char *path, const FtxOptions *options)
 {
     FtxOptions o = *options;
@@ -245,7 +245,7 @@ static void check_random(const char *path, const FtxOptions *options)
         const FtxWeight *w = &a.weights[i];
         void *expected = malloc(w->bytes);
 
-        random_fill(&a, i, 77, 0, w->bytes / dtype_size(w->type), expected);
+        random_fill(&a, i, 77, 0, w->bytes / random_unit(w), expected);
         assert_memory_equal((const char *)(uintptr_t)d->weights + w->offset, expected, w->bytes);
         free(expected);
     }
@@ -441,6 +441,14 @@ static void llama_bf16(void **state)
     check_model("tiny-llama", "bf16", "16", 1, 0.3);
 }
 
+static void mistral_codes(void **state)
+{
+    (void)state;
+    if (SIMT_SANITIZED) /* as llama_bf16 */
+        return;
+    check_model("tiny-mistral", "int8", "16", 1, 0.4);
+}
+
 static void gpt2_fp16(void **state)
 {
     (void)state;
@@ -479,10 +487,10 @@ static void mistral_beams(void **state)
 
 int main(int n, char **words)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(llama),      cmocka_unit_test(gpt2),
-                                       cmocka_unit_test(llama_bf16), cmocka_unit_test(gpt2_fp16),
-                                       cmocka_unit_test(mistral),    cmocka_unit_test(llama_beams),
-                                       cmocka_unit_test(gpt2_beams), cmocka_unit_test(mistral_beams)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(llama),      cmocka_unit_test(gpt2),          cmocka_unit_test(llama_bf16),
+        cmocka_unit_test(gpt2_fp16),  cmocka_unit_test(mistral),       cmocka_unit_test(llama_beams),
+        cmocka_unit_test(gpt2_beams), cmocka_unit_test(mistral_beams), cmocka_unit_test(mistral_codes)};
 
     thorough = n > 1 && strcmp(words[1], "long") == 0;
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -213,13 +213,15 @@ static Id quantise(Graph *g, Id w, int64_t rows, int64_t columns, const char *to
     return id;
 }
 
+static const char *form = "r16x4"; /* of the tiles */
+
 static bool pack(Fixture *f, Id id, DType type, int64_t group, PackedScales scales)
 {
     const Shape s = ir_value(f->spec.graph, id)->shape;
     const PackedWeight w = {.value = id,
                             .type = type,
                             .form = 1,
-                            .form_name = "r16x4",
+                            .form_name = form,
                             .group = group,
                             .scales = scales,
                             .bytes = packed_tiles((uint64_t)s.dim[0].n) *
@@ -242,20 +244,38 @@ static bool pack(Fixture *f, Id id, DType type, int64_t group, PackedScales scal
     return ok;
 }
 
-/* Element [n,k] of tiles in the form r16x4, read by the words of packed.h and forms.def. */
+/* Code [n,k] of a tile, by the words of forms.def. */
+static int code_at(const unsigned char *t, DType type, int64_t columns, int64_t n, int64_t k)
+{
+    const bool half = type == DT_INT4;
+    const int64_t per = half ? 8 : 4, span = half ? 64 : 32, block = k / span * span;
+    const int64_t words = (columns - block < span ? columns - block : span) / 16; /* of a lane, for 16 k each */
+    const int64_t lane = n % 8 * 4 + k % 8 / 2, number = n / 8 + k % 16 / 8 * 2, odd = k % 2;
+
+    if (strcmp(form, "r16x4") == 0)
+        return half ? t[k / per * 64 + n * 4 + k % 4] >> (k % 8 < 4 ? 0 : 4) & 15 : t[k / per * 64 + n * 4 + k % 4];
+    if (half) {
+        uint32_t word;
+
+        memcpy(&word, t + block * 8 + (lane * words + (k - block) / 16) * 4, 4);
+        return (int)(word >> (4 * number + 16 * odd) & 15);
+    }
+    return t[block * 16 + (lane * words + (k - block) / 16) * 8 + number / 2 * 4 + number % 2 + 2 * odd];
+}
+
+/* Element [n,k] of tiles, read by the words of packed.h. */
 static float element_at(const Fixture *f, DType type, int64_t columns, int64_t group, PackedScales kind, int64_t n,
                         int64_t k)
 {
     const uint64_t tile = packed_tile(type, (uint64_t)columns, (uint64_t)group, kind);
     const unsigned char *t = (const unsigned char *)f->map.at + (uint64_t)(n / 16) * tile;
     const unsigned char *scales = t + packed_codes(type, (uint64_t)columns), *zeros = scales + columns / group * 32;
-    const int64_t per = type == DT_INT4 ? 8 : 4, g = k / group * 16 + n % 16;
-    int code = t[k / per * 64 + n % 16 * 4 + k % 4], zero = type == DT_INT4 ? 8 : 128;
+    const int64_t g = k / group * 16 + n % 16;
+    const int code = code_at(t, type, columns, n % 16, k);
+    int zero = type == DT_INT4 ? 8 : 128;
     uint16_t half;
     float scale, minimum;
 
-    if (type == DT_INT4)
-        code = k % 8 < 4 ? code & 15 : code >> 4;
     memcpy(&half, scales + 2 * g, 2);
     if (kind >= PACKED_FP32)
         memcpy(&scale, scales + 4 * g, 4);
@@ -277,10 +297,13 @@ static void tiles(void **state)
         int64_t rows, columns, group;
         const char *type;
         PackedScales scales;
+        const char *form;
     } cases[] = {
-        {16, 32, 32, "int8", PACKED_FP16},      {37, 128, 64, "int4", PACKED_FP16},
-        {5, 96, 32, "int4", PACKED_FP16_ZEROS}, {4000, 384, 128, "int4", PACKED_FP16_ZEROS},
-        {40, 300032, 128, "int8", PACKED_FP16}, {1001, 256, 64, "int8", PACKED_FP16},
+        {16, 32, 32, "int8", PACKED_FP16, "r16x4"},       {37, 128, 64, "int4", PACKED_FP16, "r16x4"},
+        {5, 96, 32, "int4", PACKED_FP16_ZEROS, "r16x4"},  {4000, 384, 128, "int4", PACKED_FP16_ZEROS, "r16x4"},
+        {40, 300032, 128, "int8", PACKED_FP16, "r16x4"},  {1001, 256, 64, "int8", PACKED_FP16, "r16x4"},
+        {16, 32, 32, "int8", PACKED_FP16, "m16k16"},      {37, 128, 64, "int4", PACKED_FP16, "m16k16"},
+        {5, 96, 32, "int4", PACKED_FP16_ZEROS, "m16k16"}, {33, 160, 32, "int8", PACKED_FP16, "m16k16"},
     };
     (void)state;
 
@@ -294,6 +317,7 @@ static void tiles(void **state)
 
         for (int64_t k = 0; k < rows * columns; k++)
             x[k] = (float)uniform() - 0.4f;
+        form = cases[i].form;
         f = open_matrix(x, rows, columns);
         id = quantise(f.spec.graph, add_weight(f.spec.graph, "w", rows, columns), rows, columns, cases[i].type, group,
                       cases[i].scales);
@@ -306,6 +330,7 @@ static void tiles(void **state)
         close_matrix(&f);
         free(x);
     }
+    form = "r16x4";
 }
 
 /* A transposed checkpoint's columns are rows of the graph. */

@@ -11,6 +11,8 @@
 #include "../../../kernels/device/io.h"
 #include "../../base/expr.h"
 #include "../random.h"
+#include "../../base/packed.h"
+#include "../../../kernels/device/fill.h"
 #include "../../base/team.h"
 
 enum { PIECES = 2 };
@@ -127,21 +129,41 @@ static uint32_t find_kernel(const Device *d, const char *family)
     return i;
 }
 
-static FtxFill fill_of(const Artifact *a, uint32_t i, uint64_t seed)
+/* What a kernel draws: elements of one type, or codes. */
+typedef union Drawn {
+    FtxFill elements;
+    FtxCodesFill codes;
+} Drawn;
+
+static Drawn drawn_of(const Artifact *a, uint32_t i, uint64_t seed)
 {
     const FtxWeight *w = &a->weights[i];
     const bool matrix = w->kind == FTX_WEIGHT_MATRIX;
+    Drawn d;
 
-    return (FtxFill){
-        .offset = w->offset,
-        .elements = w->bytes / dtype_size(w->type),
-        .key = random_key(seed, i),
-        .scale = matrix                       ? random_scale(w)
-                 : w->kind == FTX_WEIGHT_GAIN ? 1.0f
-                                              : 0.0f,
-        .type = (int)w->type,
-        .constant = !matrix,
-    };
+    if (packed_type(w->type))
+        d.codes = (FtxCodesFill){
+            .offset = w->offset,
+            .tiles = (unsigned)packed_tiles(w->dim[0]),
+            .codes = (unsigned)packed_codes(w->type, w->dim[1]),
+            .groups = (unsigned)(w->dim[1] / w->group * PACKED_ROWS),
+            .scales = w->scales,
+            .zero = packed_zero(w->type),
+            .key = random_key(seed, i),
+            .scale = random_scale(w) / (float)packed_zero(w->type),
+        };
+    else
+        d.elements = (FtxFill){
+            .offset = w->offset,
+            .elements = w->bytes / dtype_size(w->type),
+            .key = random_key(seed, i),
+            .scale = matrix                       ? random_scale(w)
+                     : w->kind == FTX_WEIGHT_GAIN ? 1.0f
+                                                  : 0.0f,
+            .type = (int)w->type,
+            .constant = !matrix,
+        };
+    return d;
 }
 
 static FtxStatus draw_one(Device *d, uint32_t kernel, CUdeviceptr fill, CUstream stream, FtxError *err)
@@ -169,9 +191,9 @@ static FtxStatus draw_one(Device *d, uint32_t kernel, CUdeviceptr fill, CUstream
 
 /* Memory for drawing, beside the block itself. */
 typedef struct Drawing {
-    uint32_t kernel;
+    uint32_t elements, codes; /* the kernels; of codes n_kernels where no weight has any */
     CUstream stream;
-    FtxFill *fills; /* one for each weight, then all tables; pinned */
+    Drawn *fills;   /* one for each weight, then all tables; pinned */
     CUdeviceptr at; /* the fills on the device */
 } Drawing;
 
@@ -184,6 +206,20 @@ static uint64_t table_bytes(const Artifact *a)
     return bytes;
 }
 
+static bool has_codes(const Artifact *a)
+{
+    uint32_t i = 0;
+
+    while (i < a->n_weights && !packed_type(a->weights[i].type))
+        i++;
+    return i < a->n_weights;
+}
+
+static bool draws(const Device *d, uint32_t kernel)
+{
+    return kernel < d->plan->n_kernels && d->plan->kernels[kernel].n_operands == 2;
+}
+
 static FtxStatus open_drawing(Device *d, Drawing *g, FtxError *err)
 {
     const CudaDriver *cu = d->cu;
@@ -191,8 +227,9 @@ static FtxStatus open_drawing(Device *d, Drawing *g, FtxError *err)
     const size_t pinned = bytes + table_bytes(d->artifact);
     FtxStatus s = FTX_OK;
 
-    g->kernel = find_kernel(d, "random");
-    if (g->kernel == d->plan->n_kernels || d->plan->kernels[g->kernel].n_operands != 2)
+    g->elements = find_kernel(d, "random");
+    g->codes = find_kernel(d, "random_codes");
+    if (!draws(d, g->elements) || (has_codes(d->artifact) && !draws(d, g->codes)))
         return ftx_fail(err, FTX_EFORMAT, "the artifact has no kernel that draws random weights: compile it anew");
     s = cuda_check(cu, cu->cuMemHostAlloc((void **)&g->fills, pinned, 0), err, "%zu bytes of pinned memory", pinned);
     if (!s)
@@ -222,7 +259,7 @@ static FtxStatus draw_each(Device *d, uint64_t seed, const Drawing *g, FtxError 
     FtxStatus s;
 
     for (uint32_t i = 0; i < a->n_weights; i++)
-        g->fills[i] = fill_of(a, i, seed);
+        g->fills[i] = drawn_of(a, i, seed);
     s = cuda_check(cu, cu->cuMemsetD8Async(d->weights, 0, a->facts->weight_bytes, g->stream), err,
                    "clearing the weights");
     if (!s && a->n_weights)
@@ -232,7 +269,8 @@ static FtxStatus draw_each(Device *d, uint64_t seed, const Drawing *g, FtxError 
         const FtxWeight *w = &a->weights[i];
 
         if (w->kind != FTX_WEIGHT_TABLE) {
-            s = draw_one(d, g->kernel, g->at + i * sizeof *g->fills, g->stream, err);
+            s = draw_one(d, packed_type(w->type) ? g->codes : g->elements, g->at + i * sizeof *g->fills, g->stream,
+                         err);
             continue;
         }
         memcpy(table, artifact_weight(a, i), w->bytes);

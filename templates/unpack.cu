@@ -1,0 +1,20 @@
+// unpack.cu - contract and instance of unpack.cuh: plain values of a quantised weight, for products with many rows
+//
+// Chosen where no kernel multiplies with the codes: more than 64 rows, activations of fp32. The values are in the workspace
+// until the product has read them. That must not be a kernel that reads weights before the previous kernel has ended.
+//@ kernel  unpack
+//@ rank    730
+//@ args    w[N,K] -> y[N,K]
+//@ match   y = w:m16k16
+//@ consts  Y: type(y)  N: N  K: K  BITS: type(w) == int4 ? 4 : 8  GROUP: group(w)  SCALES: scales(w)  THREADS: min(256, round_up(K, 32))
+//@ launch  grid ceil_div(K, THREADS), ceil_div(N, 16)   block THREADS
+//@ moves   N * K * BITS / 8 + N * K * sizeof(y)
+//@ overlap yes
+#include "unpack.cuh"
+
+struct Config {
+    using OUT = @Y@;
+    static constexpr int N = @N@, K = @K@, BITS = @BITS@, GROUP = @GROUP@, SCALES = @SCALES@, THREADS = @THREADS@;
+};
+extern "C" __global__ void __launch_bounds__(Config::THREADS)
+@NAME@(const UnpackArgs a) { unpack<Config>(a); }

@@ -1,0 +1,131 @@
+/* quantised.c - linear layers with quantised weights: products with their codes, and the kernel that unpacks them. */
+#include "kernels.h"
+
+#include "runtime/base/packed.h"
+
+typedef struct Quantised {
+    DType t;
+    const char *codes;
+    int group;
+    PackedScales scales;
+    int N, K, norm, bias;
+    const char *end; /* "", "act", "glu", "add", "append", "head" */
+    int rows;        /* as in add_linear of test_kernels.c */
+    const char *target, *only;
+} Quantised;
+
+static void add_quantised(Suite *s, const Quantised *l)
+{
+    const char *type = dtype_name(l->t), *rows = strcmp(l->end, "head") == 0 ? "S" : "T";
+    const bool head = *rows == 'S';
+    Ir g = begin();
+    Case c = {.target = l->target, .kv = l->t, .only = l->only, .unpacked = l->only && strcmp(l->only, "unpack") == 0};
+    int x = input(&g, l->K, l->t), y;
+    char name[200];
+
+    if (head)
+        x = add(&g, "select_last %%%d : [S,%d] %s", x, l->K, type);
+    x = norm(&g, l->norm, x, rows, l->K, l->t);
+    const int w = add(&g, "quantise %%%d {group=%d scales=%d to=\"%s\"} : [%d,%d] %s",
+                      weight(&g, "w", l->N, l->K, l->t), l->group, (int)l->scales, l->codes, l->N, l->K, l->codes);
+    const int b = l->bias ? weight(&g, "b", l->N, 0, l->t) : 0;
+
+    y = b ? add(&g, "linear %%%d %%%d %%%d : [%s,%d] %s", x, w, b, rows, l->N, head ? "fp32" : type)
+          : add(&g, "linear %%%d %%%d - : [%s,%d] %s", x, w, rows, l->N, head ? "fp32" : type);
+    if (strcmp(l->end, "act") == 0)
+        add(&g, "act %%%d {kind=\"silu\"} : [T,%d] %s", y, l->N, type);
+    else if (strcmp(l->end, "glu") == 0)
+        add(&g, "glu %%%d {kind=\"silu\"} : [T,%d] %s", y, l->N / 2, type);
+    else if (strcmp(l->end, "add") == 0)
+        add(&g, "add %%%d %%%d : [T,%d] %s", y, input(&g, l->N, l->t), l->N, type);
+    else if (strcmp(l->end, "append") == 0) /* 2 heads, 1 kv head */
+        add(&g, "append %%%d %%%d {layer=0 heads=2 kv_heads=1 head_dim=%d rot=%d} : [T,2,%d] %s", y,
+            add(&g, "rope_table {rot=%d theta=10000 positions=64} : [64,%d,2] fp32", l->N / 4 / 2 * 2, l->N / 8),
+            l->N / 4, l->N / 4 / 2 * 2, l->N / 4, type);
+    if (l->rows == 0)
+        mixed_step(&c);
+    else if (l->rows <= 8)
+        decode_step(&c, l->rows);
+    else {
+        set_rows(&c, 1, 0, (const int[][2]){{l->rows, l->rows}});
+        c.bucket = l->rows <= 16 ? 16 : 64;
+    }
+    snprintf(name, sizeof name, "%s %s group=%d scales=%d N=%d K=%d norm=%d bias=%d %s rows=%d %s", l->codes, type,
+             l->group, (int)l->scales, l->N, l->K, l->norm, l->bias, l->end, l->rows, l->target ? l->target : "");
+    take(s, &g, &c, name);
+}
+
+/* An LM head that leaves segments, for rows with all kinds of settings. */
+static void add_head(Suite *s, DType t, const char *codes, int N, int K, int norms, int bias, int rows, int sms)
+{
+    const char *type = dtype_name(t);
+    Ir g = begin();
+    Case c = {.kv = t, .only = "linear_q_head", .head = true, .sms = sms};
+    const int x = norm(&g, norms, add(&g, "select_last %%%d : [S,%d] %s", input(&g, K, t), K, type), "S", K, t);
+    const int w =
+        add(&g, "quantise %%%d {group=64 to=\"%s\"} : [%d,%d] %s", weight(&g, "w", N, K, t), codes, N, K, codes);
+    const int b = bias ? weight(&g, "b", N, 0, t) : 0;
+    const int y = b ? add(&g, "linear %%%d %%%d %%%d : [S,%d] fp32", x, w, b, N)
+                    : add(&g, "linear %%%d %%%d - : [S,%d] fp32", x, w, N);
+
+    add(&g, "sample %%%d : [S] i32", y);
+    decode_step(&c, rows);
+    for (int r = 0; r < rows; r++)
+        c.params[r] = (FtxParams){.simple = r % 4 != 1,
+                                  .logits = r % 4 == 2,
+                                  .top_needed = r % 8 == 5   ? 128
+                                                : r % 4 == 3 ? 1 + r % 9
+                                                             : 1,
+                                  .temperature = r % 8 == 5 ? 1.6f : 0.0f,
+                                  .top_p = r % 8 == 5 ? 0.9f : 1.0f,
+                                  .repetition = 1.0f};
+    take(s, &g, &c, "head with segments");
+}
+
+void quantised(void **state)
+{
+    static const Quantised some[] = {
+        {DT_BF16, "int4", 128, PACKED_FP16, 40, 256, 0, 1, "", 1, NULL, NULL},
+        {DT_BF16, "int4", 32, PACKED_FP16_ZEROS, 72, 192, 1, 0, "glu", 4, NULL, NULL},
+        {DT_FP16, "int4", 64, PACKED_FP16, 37, 1472, 0, 1, "act", 7, NULL, NULL},
+        {DT_BF16, "int8", 128, PACKED_FP16, 96, 1280, 1, 1, "append", 3, NULL, NULL},
+        {DT_BF16, "int8", 16, PACKED_FP32, 96, 64, 0, 0, "add", 2, NULL, NULL},
+        {DT_FP16, "int8", 32, PACKED_FP32_MINIMA, 40, 448, 1, 0, "", 5, NULL, NULL},
+        {DT_BF16, "int4", 32, PACKED_FP32_MINIMA, 56, 128, 0, 0, "", 0, NULL, NULL},
+        {DT_BF16, "int8", 128, PACKED_FP16, 51, 128, 1, 0, "head", 6, NULL, NULL},
+        {DT_BF16, "int4", 16, PACKED_FP16_ZEROS, 40, 320, 0, 1, "", 1, "sm_80", NULL},
+        {DT_FP16, "int8", 64, PACKED_FP16_ZEROS, 96, 192, 1, 0, "append", 0, "sm_86", NULL},
+        {DT_BF16, "int4", 128, PACKED_FP16, 72, 1152, 1, 1, "glu", 30, NULL, NULL},
+        {DT_BF16, "int8", 64, PACKED_FP16, 40, 2176, 0, 0, "add", 40, NULL, NULL},
+        {DT_BF16, "int4", 128, PACKED_FP16, 24, 8320, 0, 1, "", 7, NULL, NULL},
+        {DT_BF16, "int4", 128, PACKED_FP16, 24, 8320, 1, 0, "", 2, NULL, NULL},
+        {DT_FP16, "int4", 64, PACKED_FP16, 600, 128, 1, 0, "head", 5, NULL, NULL},
+        {DT_BF16, "int4", 128, PACKED_FP16, 40, 256, 0, 0, "", 1, NULL, "unpack"},
+        {DT_FP16, "int4", 32, PACKED_FP16_ZEROS, 37, 96, 0, 0, "", 1, NULL, "unpack"},
+        {DT_BF16, "int8", 16, PACKED_FP32, 40, 80, 0, 0, "", 1, "sm_80", "unpack"},
+        {DT_FP32, "int8", 64, PACKED_FP16, 17, 320, 0, 0, "", 1, NULL, "unpack"},
+        {DT_FP32, "int4", 16, PACKED_FP32_MINIMA, 33, 48, 0, 0, "", 1, NULL, "unpack"},
+    };
+    Suite *s = open_suite("quantised");
+
+    (void)state;
+    for (size_t i = 0; i < LEN(some); i++)
+        add_quantised(s, &some[i]);
+    add_head(s, DT_BF16, "int8", 520, 128, 1, 0, 1, 2);
+    add_head(s, DT_FP16, "int4", 1030, 192, 0, 1, 3, 3);
+    add_head(s, DT_BF16, "int8", 37, 64, 1, 0, 7, 3);
+    add_head(s, DT_BF16, "int4", 600, 64, 1, 1, 6, 1);
+    if (wide) {
+        static const char *const ends[] = {"", "act", "glu", "add", "append", "head"};
+        static const int groups[] = {16, 32, 64, 128}, rows[] = {1, 2, 4, 7, 16, 40}, K[] = {128, 384, 1152, 4224};
+
+        for (int e = 0; e < 6; e++)
+            for (int k = 0; k < 4; k++)
+                for (int i = 0; i < 2; i++)
+                    add_quantised(s, &(Quantised){k % 2 ? DT_FP16 : DT_BF16, i ? "int8" : "int4", groups[(e + k) % 4],
+                                                  (PackedScales)((e + k + i) % 4),
+                                                  (const int[]){96, 160, 224, 32}[(e + k) % 4], K[k], (e + i) % 2,
+                                                  k % 2, ends[e], rows[(e + k) % 6], NULL, NULL});
+    }
+    finish(s, 61);
+}
