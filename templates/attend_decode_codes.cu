@@ -21,8 +21,10 @@
 //@ consts  SCALE: attend_paged.scale  WINDOW: attend_paged.window  SOFTCAP: attend_paged.softcap
 //    As in attend_decode.cu.
 //@ tune    CHUNK: 256 128 512
-//    On the H200 with 64 rows at 2,048 positions long chunks are faster (8B 7.55 to 7.17 ms a step, 1B 1.95 to 1.84), with
-//    one row they are slower (8B 3.87 to 4.04); four blocks of heads of 64 (1B 2.12 to 1.95, one row 0.693 to 0.703).
+//    On the H200, ms a step of the 8B and the 1B. Long chunks: 64 rows at 2,048 positions 7.55 to 7.17 and 1.95 to 1.84, but
+//    one row 3.87 to 4.04. Four blocks of heads of 64: 64 rows 2.12 to 1.95, one row 0.693 to 0.703. Registers for two blocks
+//    alone: one row 3.71 to 3.67 of the append variant. From 16 rows on its own append_codes is faster: 64 rows at 2,048
+//    7.15 to 6.92 and 1.84 to 1.78.
 //@ prefer  CHUNK=512 if T_MAX > 16
 //@ prefer  CHUNK=256
 //@ consts  MAX_CHUNKS: min(64, ceil_div(CONTEXT + 16, CHUNK))
@@ -35,6 +37,7 @@
 //@ order   CHUNK WARPS
 //@ prefer  WARPS=4
 //@ prefer  STAGES=3
+//@ append: prefer BLOCKS=2
 //@ prefer  BLOCKS=4 if SET <= 8 && HEAD_DIM <= 64 && T_MAX > 16
 //@ prefer  BLOCKS=3 if SET <= 8
 //@ prefer  BLOCKS=2
@@ -47,6 +50,7 @@
 //@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 16 == 0 && HEAD_DIM <= 256 && PAGE % 8 == 0 && sizeof($k) == 1
 //@ append: fits DECODE && SET == HEADS / KV_HEADS
 //@ fits    SHARED <= SMEM
+//@ append: prefer other if T_MAX > 8
 //@ launch  grid min(BLOCKS * SMS, S * HEAD_SETS * MAX_CHUNKS)    block WARPS * 32
 //@ scratch partials 4 * S_MAX * HEAD_SETS * MAX_CHUNKS * PARTIAL
 //@ zeroed  counters 4 * S_MAX * HEAD_SETS
