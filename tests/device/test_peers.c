@@ -159,30 +159,57 @@ static void *stop_soon(void *session)
     return NULL;
 }
 
-/* Rank 1's GPU is held up. The wait for it ends when the others have given it up, and it is not lost: later it can be closed
- * like any other. */
+/* Opens a pair in which rank 1's GPU is held up; the wait for it ends when the others have given it up. */
+static void wait_until_stopped(Pair *p, const char *patience)
+{
+    FtxError err = {0};
+    struct timespec from, to;
+    pthread_t thread;
+
+    setenv("FTX_PATIENCE", patience, 1);
+    open_pair(p);
+    unsetenv("FTX_PATIENCE");
+    must(join(p, &err), &err);
+    must(device_cuda.run(p->s[1], STEP_16, 2, 1, 1, &err), &err);
+    fake.hang_at = fake.calls;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    assert_int_equal(pthread_create(&thread, NULL, stop_soon, p->s[1]), 0);
+    assert_int_equal(device_cuda.wait(p->s[1], &err), FTX_EDEVICE);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    assert_string_equal(err.text, "another rank has failed");
+    assert_true(to.tv_sec - from.tv_sec < 20);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+/* The GPU is not lost: later it is closed like any other. */
 static void a_wait_ends_with_the_others(void **state)
 {
     FtxError err = {0};
-    pthread_t thread;
     Pair p;
 
     (void)state;
-    setenv("FTX_PATIENCE", "20", 1);
-    open_pair(&p);
-    unsetenv("FTX_PATIENCE");
-    must(join(&p, &err), &err);
-    must(device_cuda.run(p.s[1], STEP_16, 2, 1, 1, &err), &err);
-    fake.hang_at = fake.calls;
-    assert_int_equal(pthread_create(&thread, NULL, stop_soon, p.s[1]), 0);
-    assert_int_equal(device_cuda.wait(p.s[1], &err), FTX_EDEVICE);
-    assert_string_equal(err.text, "another rank has failed");
-    assert_int_equal(pthread_join(thread, NULL), 0);
+    wait_until_stopped(&p, "40");
     fake.hang_at = 0;
-    const unsigned long asked = fake.asked;
     assert_int_equal(device_cuda.wait(p.s[1], &err), FTX_EDEVICE);
-    assert_int_not_equal(fake.asked, asked); /* until its work is done */
     close_pair(&p);
+}
+
+/* A wait that begins after the stop, as closing does, waits for the work. */
+static void the_last_wait_is_whole(void **state)
+{
+    FtxError err = {0};
+    Pair p;
+
+    (void)state;
+    wait_until_stopped(&p, "2");
+    assert_int_equal(device_cuda.wait(p.s[1], &err), FTX_EDEVICE);
+    assert_non_null(strstr(err.text, "the GPU has not answered for 2 s"));
+    for (int i = 0; i < 2; i++) {
+        device_cuda.session_close(p.s[i]);
+        device_cuda.close(p.d[i]);
+        free(p.w[i]);
+    }
+    fake_reset();
 }
 
 static void each_call_may_fail(void **state)
@@ -221,6 +248,7 @@ int main(void)
         cmocka_unit_test_setup(gpus_apart_are_refused, reset),
         cmocka_unit_test_setup(a_rank_that_does_not_come_is_named, reset),
         cmocka_unit_test_setup(a_wait_ends_with_the_others, reset),
+        cmocka_unit_test_setup(the_last_wait_is_whole, reset),
         cmocka_unit_test_setup(each_call_may_fail, reset),
     };
 
