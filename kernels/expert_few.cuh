@@ -40,13 +40,12 @@ struct FewUnits { int u0, u1, step; };
 
 // Warp 8: copies the matrices of these units, and of expert_sum the rows of x; pairs: all, in shared memory.
 template <class C>
-DEVICE void few_produce(const ExpertArgs &a, const FewRing<C> &ring, const int *starts, const int *pairs, const FewUnits &units)
+DEVICE void few_produce(const ExpertArgs &a, const FewRing<C> &ring, const ExpertTile *tiles, const int *pairs, const FewUnits &units)
 {
     typedef FewShape<C> P;
     RingSlot<C::SLOTS> slot = {0, 1};
-    int all;
     for (int u = units.u0; u < units.u1; u += units.step) {
-        const ExpertTile at = expert_tile<C::X, FEW_ROWS>(starts, u / P::UNITS, all);
+        const ExpertTile at = tiles[u / P::UNITS];
         const int n = u % P::UNITS * FEW_COLUMNS, rows = least(FEW_COLUMNS, C::N - n), of_x = C::SUM ? at.count : 0;
         for (int c = 0; c < P::CHUNKS; c++) {
             const int k = c * C::CHUNK, bytes = least(C::CHUNK, C::K - k) * 2;
@@ -167,40 +166,40 @@ template <class C> DEVICE void expert_few(const ExpertArgs &a)
     typedef typename C::T T;
     char *shared = shared_memory();
     const FewRing<C> ring = {shared_address(shared + C::RING_AT), shared_address(shared + C::BARRIERS_AT)};
-    int *starts = (int *)(shared + C::STARTS_AT);
-    float *sums = (float *)(shared + C::SUMS_AT), *total = (float *)(shared + C::TOTAL_AT);
+    ExpertTile *tiles = (ExpertTile *)(shared + C::TILES_AT);
+    int *list = (int *)(shared + C::PAIRS_AT);
+    float *sums = (float *)(shared + C::SUMS_AT), *weights = (float *)(shared + C::WEIGHTS_AT), *total = (float *)(shared + C::TOTAL_AT);
+    SHARED(int, all, 1);
     if (threadIdx.x == 0) {
         ring.init(1, FEW_WARPS);
         mbarrier_init_fence();
     }
     launch_dependents();
     wait_for_previous();
-    for (int e = threadIdx.x; e <= C::X; e += FEW_THREADS)
-        starts[e] = a.starts[e];
-    int *list = (int *)(shared + C::PAIRS_AT);
-    float *weights = (float *)(shared + C::WEIGHTS_AT);
-    for (int i = threadIdx.x, all = C::SUM ? a.starts[C::X] : 0; i < all; i += FEW_THREADS) {
-        const int pair = a.rows[i];
-        list[i] = pair;
-        weights[i] = __uint_as_float((u32)a.routes[(i64)(pair / C::R) * 2 * C::R + C::R + pair % C::R]);
+    const int rows = a.starts[C::X] / C::R;
+    if (warp_id() == FEW_WARPS) {
+        const int count = for_expert_tiles<C::X, FEW_ROWS>(a.starts, [&](int i, ExpertTile tile) { tiles[i] = tile; });
+        if (lane_id() == 0)
+            all[0] = count;
+    }
+    for (int i = threadIdx.x; i < rows * C::R && C::SUM; i += FEW_THREADS) {
+        list[i] = a.rows[i];
+        weights[i] = expert_weight<C>(a, list[i]);
     }
     const int *pairs = C::SUM ? list : a.rows;
     block_sync();
-    int all;
-    expert_tile<C::X, FEW_ROWS>(starts, 0, all);
-    const int rows = starts[C::X] / C::R;
-    const i64 count = (i64)all * P::UNITS;
+    const i64 count = (i64)all[0] * P::UNITS;
     const FewUnits units = C::SUM ? FewUnits{(int)blockIdx.x, (int)count, P::UNITS}
                                   : FewUnits{(int)(count * blockIdx.x / gridDim.x), (int)(count * (blockIdx.x + 1) / gridDim.x), 1};
     if (warp_id() == FEW_WARPS) {
-        few_produce<C>(a, ring, starts, pairs, units);
+        few_produce<C>(a, ring, tiles, pairs, units);
         return;
     }
     for (int i = threadIdx.x; i < rows * FEW_COLUMNS && C::SUM; i += FEW_WARPS * 32)
         total[i] = 0.0f; // read behind the barriers of the first unit
     RingSlot<C::SLOTS> slot = {0, 0};
     for (int u = units.u0; u < units.u1;) {
-        const ExpertTile at = expert_tile<C::X, FEW_ROWS>(starts, u / P::UNITS, all);
+        const ExpertTile at = tiles[u / P::UNITS];
         const int end = C::SUM ? u + 1 : least(units.u1, (u / P::UNITS + 1) * P::UNITS);
         if (at.count > 8)
             few_multiply<C, 2>(a, ring, slot, at, sums, pairs, weights, total, u, end);

@@ -33,16 +33,15 @@ template <class C> struct ManyShape {
 };
 
 // The producers: all steps of this block's units.
-template <class C> DEVICE void many_produce(const ExpertArgs &a, const ManyRing<C> &ring, const int *starts, int units)
+template <class C> DEVICE void many_produce(const ExpertArgs &a, const ManyRing<C> &ring, const ExpertTile *tiles, int units)
 {
     typedef ManyShape<C> P;
     typedef typename C::T T;
     constexpr int GROUPS = MANY_PAIRS / 16;
     const int row = (threadIdx.x - 256) / 8, unit = threadIdx.x % 8; // rows row, row + 16, ... of a tile, 8 of the 64 k
     RingSlot<C::STAGES> slot = {0, 1};
-    int all;
     for (int u = blockIdx.x; u < units; u += gridDim.x) {
-        const ExpertTile tile = expert_tile<C::X, MANY_PAIRS>(starts, u / P::UNITS, all);
+        const ExpertTile tile = tiles[u / P::UNITS];
         const int n = u % P::UNITS * MANY_COLUMNS;
         const T *x[GROUPS];
 #pragma unroll
@@ -102,31 +101,33 @@ template <class C, int THIRTIES> DEVICE void many_multiply(float (&d)[THIRTIES *
 }
 
 // The outputs of a unit. Lane 4g + t has columns g and g + 8 of the warp's 16 for rows 2t and 2t + 1 of every 8: two lanes
-// exchange values, so that each has two neighbouring columns of a row.
-template <class C, int THIRTIES, class A> DEVICE void many_finish(const A &a, const ExpertTile &tile, int n0, const float (&d)[THIRTIES * 16])
+// exchange values, so that each has two neighbouring columns of a row. pairs, weights: of the tile, in shared memory.
+template <class C, int THIRTIES, class A>
+DEVICE void many_finish(const A &a, const ExpertTile &tile, const int *pairs, const float *weights, int n0, const float (&d)[THIRTIES * 16])
 {
     const int g = lane_id() >> 2, odd = g & 1, n = n0 + warp_id() * 16 + g - odd;
 #pragma unroll
     for (int j = 0; j < THIRTIES * 4; j++) {
-        const int row = 8 * j + (lane_id() & 3) * 2 + odd, pair = a.rows[tile.first + least(row, tile.count - 1)];
+        const int row = 8 * j + (lane_id() & 3) * 2 + odd, pair = pairs[least(row, tile.count - 1)];
+        const float weight = C::SUM ? weights[least(row, tile.count - 1)] : 0.0f;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             const float v0 = d[4 * j + 2 * h], v1 = d[4 * j + 2 * h + 1], got = shuffle_xor(odd ? v0 : v1, 4);
             if (row < tile.count && n + 8 * h < C::N)
-                expert_out2<C>(a, tile.expert, pair, n + 8 * h, odd ? got : v0, odd ? v1 : got);
+                expert_out2<C>(a, tile.expert, pair, weight, n + 8 * h, odd ? got : v0, odd ? v1 : got);
         }
     }
 }
 
 // Adds the parts of those rows whose last part is this unit's: ready [MANY_PAIRS], in shared memory, names them, or -1.
-template <class C> DEVICE void many_add(const ExpertSumArgs &a, const ExpertTile &tile, int n0, int *ready)
+template <class C> DEVICE void many_add(const ExpertSumArgs &a, const ExpertTile &tile, const int *pairs, int n0, int *ready)
 {
     typedef typename C::T T;
     typedef typename C::OUT O;
     constexpr int UNITS = ManyShape<C>::UNITS;
     named_barrier_sync(1, 256);
     if ((int)threadIdx.x < tile.count) {
-        const int m = a.rows[tile.first + threadIdx.x] / C::R;
+        const int m = pairs[threadIdx.x] / C::R;
         u32 *arrived = &a.arrived[m * UNITS + n0 / MANY_COLUMNS];
         const bool last = atomic_add_acq_rel(arrived, 1) + 1 == C::R;
         ready[threadIdx.x] = last ? m : -1;
@@ -161,11 +162,13 @@ template <class C> DEVICE void many_add(const ExpertSumArgs &a, const ExpertTile
 }
 
 template <class C, int THIRTIES, class A>
-DEVICE void many_unit(const A &a, const ManyRing<C> &ring, RingSlot<C::STAGES> &slot, const ExpertTile &tile, int n0)
+DEVICE void many_unit(const A &a, const ManyRing<C> &ring, RingSlot<C::STAGES> &slot, const ExpertTile &tile, const int *pairs,
+                      const float *weights, int n0)
 {
     float d[THIRTIES * 16];
     many_multiply<C, THIRTIES>(d, ring, slot, warp_id() / 4);
-    many_finish<C, THIRTIES>(a, tile, n0, d);
+    named_barrier_sync(1, 256); // pairs and weights are there
+    many_finish<C, THIRTIES>(a, tile, pairs, weights, n0, d);
 }
 
 template <class C, class A> DEVICE void expert_hopper(const A &a)
@@ -173,36 +176,46 @@ template <class C, class A> DEVICE void expert_hopper(const A &a)
     typedef ManyShape<C> P;
     char *shared = shared_memory();
     const ManyRing<C> ring = {shared_address(shared + C::RING_AT), shared_address(shared + C::BARRIERS_AT)};
-    int *starts = (int *)(shared + C::STARTS_AT), *ready = (int *)(shared + C::READY_AT);
+    ExpertTile *tiles = (ExpertTile *)(shared + C::TILES_AT);
+    SHARED(int, all, 1);
     if (threadIdx.x == 0) {
         ring.init(129, 8);
         mbarrier_init_fence();
     }
     launch_dependents();
     wait_for_previous();
-    for (int e = threadIdx.x; e <= C::X; e += MANY_THREADS)
-        starts[e] = a.starts[e];
+    if (warp_id() == 8) {
+        const int count = for_expert_tiles<C::X, MANY_PAIRS>(a.starts, [&](int i, ExpertTile tile) { tiles[i] = tile; });
+        if (lane_id() == 0)
+            all[0] = count;
+    }
     block_sync();
-    int all;
-    expert_tile<C::X, MANY_PAIRS>(starts, 0, all);
-    const int units = all * P::UNITS;
+    const int units = all[0] * P::UNITS;
     if (warp_id() >= 8) {
-        many_produce<C>(a, ring, starts, units);
+        many_produce<C>(a, ring, tiles, units);
         return;
     }
     RingSlot<C::STAGES> slot = {0, 0};
-    for (int u = blockIdx.x; u < units; u += gridDim.x) {
-        const ExpertTile tile = expert_tile<C::X, MANY_PAIRS>(starts, u / P::UNITS, all);
+    int turn = 0; // units take the two halves of `pairs` and `weights` in turn
+    for (int u = blockIdx.x; u < units; u += gridDim.x, turn ^= 1) {
+        const ExpertTile tile = tiles[u / P::UNITS];
         const int n0 = u % P::UNITS * MANY_COLUMNS;
+        int *pairs = (int *)(shared + C::PAIRS_AT) + turn * MANY_PAIRS;
+        float *weights = (float *)(shared + C::WEIGHTS_AT) + turn * MANY_PAIRS * C::SUM;
+        if ((int)threadIdx.x < tile.count) {
+            pairs[threadIdx.x] = a.rows[tile.first + threadIdx.x];
+            if (C::SUM)
+                weights[threadIdx.x] = expert_weight<C>(a, pairs[threadIdx.x]);
+        }
         switch (ceil_div(tile.count, 32)) {
-        case 1: many_unit<C, 1>(a, ring, slot, tile, n0); break;
-        case 2: many_unit<C, 2>(a, ring, slot, tile, n0); break;
-        case 3: many_unit<C, 3>(a, ring, slot, tile, n0); break;
-        case 4: many_unit<C, 4>(a, ring, slot, tile, n0); break;
-        case 5: many_unit<C, 5>(a, ring, slot, tile, n0); break;
-        default: many_unit<C, 6>(a, ring, slot, tile, n0); break;
+        case 1: many_unit<C, 1>(a, ring, slot, tile, pairs, weights, n0); break;
+        case 2: many_unit<C, 2>(a, ring, slot, tile, pairs, weights, n0); break;
+        case 3: many_unit<C, 3>(a, ring, slot, tile, pairs, weights, n0); break;
+        case 4: many_unit<C, 4>(a, ring, slot, tile, pairs, weights, n0); break;
+        case 5: many_unit<C, 5>(a, ring, slot, tile, pairs, weights, n0); break;
+        default: many_unit<C, 6>(a, ring, slot, tile, pairs, weights, n0); break;
         }
         if constexpr (C::SUM)
-            many_add<C>(a, tile, n0, ready);
+            many_add<C>(a, tile, pairs, n0, (int *)(shared + C::READY_AT));
     }
 }

@@ -119,8 +119,17 @@ template <class C, class A> DEVICE void expert_tiles(const A &a)
     const int n0 = blockIdx.x * TILE_COLUMNS;
     launch_dependents();
     wait_for_previous();
-    int all;
-    const ExpertTile t = expert_tile<C::X, TILE_ROWS>(a.starts, blockIdx.y, all);
+    SHARED(ExpertTile, mine, 1);
+    if (threadIdx.x == 0)
+        mine[0].count = 0;
+    block_sync();
+    if (warp_id() == 0)
+        for_expert_tiles<C::X, TILE_ROWS>(a.starts, [&](int i, ExpertTile tile) {
+            if (i == (int)blockIdx.y)
+                mine[0] = tile;
+        });
+    block_sync();
+    const ExpertTile t = mine[0];
     if (!t.count)
         return;
     if (threadIdx.x < TILE_ROWS) // rows beyond the last pair are computed and dropped
@@ -151,7 +160,7 @@ template <class C, class A> DEVICE void expert_tiles(const A &a)
         for (int j = 0; j < 4; j++) {
             const int n = n0 + warp_id() % 4 * 32 + j * 8 + c;
             if (row < t.count && n < C::N)
-                expert_out2<C>(a, t.expert, pairs[row], n, d[i / 2][j][i % 2 * 2], d[i / 2][j][i % 2 * 2 + 1]);
+                expert_out2<C>(a, t.expert, pairs[row], C::SUM ? expert_weight<C>(a, pairs[row]) : 0.0f, n, d[i / 2][j][i % 2 * 2], d[i / 2][j][i % 2 * 2 + 1]);
         }
     }
     if constexpr (C::SUM)

@@ -19,16 +19,17 @@
 //@ sum:    fits    RK == R * K
 //    CHUNK: k of a slot, which has 16 rows of it, of the sum and 16 of x. Two blocks share an SM if three slots fit each.
 //@ consts  CHUNK: round_up(ceil_div(K, ceil_div(K, 1024)), 256)  ROW_BYTES: K <= CHUNK ? 2 * K : 2 * CHUNK
-//@ consts  SLOT_BYTES: (16 + 16 * SUM) * ROW_BYTES  HALF_SMEM: SM_SMEM / 2 - 1024
+//@ consts  SLOT_BYTES: (16 + 16 * SUM) * ROW_BYTES  HALF_SMEM: SM_SMEM / 2 - 1024  PAIRS_MAX: max(64, M_MAX) * R
 //@ tune    BYTES: HALF_SMEM SMEM
 //@ prefer  BYTES=HALF_SMEM if BESIDE_RING + 3 * SLOT_BYTES <= HALF_SMEM
 //@ prefer  BYTES=SMEM
 //@ consts  BLOCKS_PER_SM: BYTES > HALF_SMEM ? 1 : 2  SLOTS: min((BYTES - BESIDE_RING) / SLOT_BYTES, 8)
 //@ shared  BARRIERS 128
 //@ shared  SUMS     8 * 2 * 512      // of 8 warps, 8 rows twice
-//@ shared  STARTS   4 * (X + 1)
-//@ shared  PAIRS    SUM * max(64, M_MAX) * R * 4
-//@ shared  WEIGHTS  SUM * max(64, M_MAX) * R * 4
+//    TILES: of each expert that is hit one that is not full, and the full ones.
+//@ shared  TILES    12 * (min(PAIRS_MAX, X) + PAIRS_MAX / 16)
+//@ shared  PAIRS    SUM * PAIRS_MAX * 4
+//@ shared  WEIGHTS  SUM * PAIRS_MAX * 4
 //@ shared  TOTAL    SUM * max(64, M_MAX) * 64  // of expert_sum: 16 columns of each row
 //@ shared  RING     SLOTS * SLOT_BYTES align 128
 //@ needs   TMA

@@ -28,24 +28,26 @@ struct ExpertSumArgs : ExpertArgs {
 // Some pairs of one expert: rows[first] and the count - 1 behind it.
 struct ExpertTile { int expert, first, count; };
 
-// The j-th tile, expert by expert, and in `all` how many there are; count 0: j is not below that. An expert's pairs are cut
-// into as few tiles of at most MOST as can be, all but the last of one size. By a whole warp.
-template <int X, int MOST> DEVICE ExpertTile expert_tile(const int *starts, int j, int &all)
+// Tiles of all pairs: an expert's are cut into as few of at most MOST as can be, all but the last of one size. A warp walks
+// through them with the experts' numbers in its lanes: at(tile) is called by the lane that has it.
+template <int X, int MOST, class F> DEVICE int for_expert_tiles(const int *starts, F at)
 {
-    ExpertTile found = {0, 0, 0};
-    all = 0;
+    int all = 0;
     for (int from = 0; from < X; from += 32) {
         const int e = least(from + lane_id(), X - 1), begin = starts[e], pairs = from + lane_id() < X ? starts[e + 1] - begin : 0;
         const int tiles = ceil_div(pairs, MOST), each = ceil_div(pairs, most(tiles, 1));
         const int before = all + warp_prefix_sum(tiles) - tiles;
-        const u32 here = warp_ballot(j >= before && j < before + tiles);
-        if (here) {
-            const int owner = __ffs((int)here) - 1, first = (j - shuffle(before, owner)) * shuffle(each, owner);
-            found = ExpertTile{from + owner, shuffle(begin, owner) + first, least(shuffle(each, owner), shuffle(pairs, owner) - first)};
-        }
+        for (int i = 0; i < tiles; i++)
+            at(before + i, ExpertTile{e, begin + i * each, least(each, pairs - i * each)});
         all = shuffle(before + tiles, 31);
     }
-    return found;
+    return all;
+}
+
+// The weight of a pair's expert.
+template <class C> DEVICE float expert_weight(const ExpertArgs &a, int pair)
+{
+    return __uint_as_float((u32)a.routes[(i64)(pair / C::R) * 2 * C::R + C::R + pair % C::R]);
 }
 
 // Finishes column n of a pair, and with GLU the next one.
@@ -58,15 +60,15 @@ template <class C, class A> DEVICE void expert_out(const A &a, int e, int pair, 
             v1 += a.b[e * C::N + n + 1];
     }
     if constexpr (C::SUM)
-        a.parts[(i64)pair * C::N + n] = __uint_as_float((u32)a.routes[(i64)(pair / C::R) * 2 * C::R + C::R + pair % C::R]) * v0;
+        a.parts[(i64)pair * C::N + n] = expert_weight<C>(a, pair) * v0;
     else if constexpr (C::GLU)
         ((T *)a.y)[(i64)pair * (C::N / 2) + n / 2] = from_float<T>(activate<C::ACT>(v0) * v1);
     else
         ((T *)a.y)[(i64)pair * C::N + n] = from_float<T>(activate<C::ACT>(v0));
 }
 
-// Finishes columns n, n + 1 of a pair.
-template <class C, class A> DEVICE void expert_out2(const A &a, int expert, int pair, int n, float v0, float v1)
+// Finishes columns n, n + 1 of a pair; weight: of expert_sum.
+template <class C, class A> DEVICE void expert_out2(const A &a, int expert, int pair, float weight, int n, float v0, float v1)
 {
     typedef typename C::T T;
     if (C::BIAS) {
@@ -74,7 +76,6 @@ template <class C, class A> DEVICE void expert_out2(const A &a, int expert, int 
         v1 += a.b[expert * C::N + n + 1];
     }
     if constexpr (C::SUM) {
-        const float weight = __uint_as_float((u32)a.routes[(i64)(pair / C::R) * 2 * C::R + C::R + pair % C::R]);
         Vec<float, 2> v;
         v[0] = weight * v0;
         v[1] = weight * v1;
