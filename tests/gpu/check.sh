@@ -206,7 +206,7 @@ for part in "$@"; do
         ;;
     ranks) # two GPUs that share a model: tokens as on one; a GPU that is late, or does not come
         ids=$(seq -s , 5 60)
-        for model in tiny-llama tiny-gpt2 tiny-mistral tiny-llama-rope3; do
+        for model in tiny-llama tiny-gpt2 tiny-mistral; do
             for type in fp32; do
                 for n in 1 2; do
                     "$FTXC" compile "tests/models/$model" -t "$FTX_TEST_TARGET" -q -D precision.weights=$type -D parallel=$n \
