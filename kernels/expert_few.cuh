@@ -169,7 +169,7 @@ template <class C> DEVICE void expert_few(const ExpertArgs &a)
     ExpertTile *tiles = (ExpertTile *)(shared + C::TILES_AT);
     int *list = (int *)(shared + C::PAIRS_AT);
     float *sums = (float *)(shared + C::SUMS_AT), *weights = (float *)(shared + C::WEIGHTS_AT), *total = (float *)(shared + C::TOTAL_AT);
-    SHARED(int, all, 1);
+    int *all = (int *)(shared + C::COUNT_AT);
     if (threadIdx.x == 0) {
         ring.init(1, FEW_WARPS);
         mbarrier_init_fence();

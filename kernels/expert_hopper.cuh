@@ -177,7 +177,7 @@ template <class C, class A> DEVICE void expert_hopper(const A &a)
     char *shared = shared_memory();
     const ManyRing<C> ring = {shared_address(shared + C::RING_AT), shared_address(shared + C::BARRIERS_AT)};
     ExpertTile *tiles = (ExpertTile *)(shared + C::TILES_AT);
-    SHARED(int, all, 1);
+    int *all = (int *)(shared + C::COUNT_AT);
     if (threadIdx.x == 0) {
         ring.init(129, 8);
         mbarrier_init_fence();

@@ -25,6 +25,7 @@
 //@ prefer  BYTES=SMEM
 //@ consts  BLOCKS_PER_SM: BYTES > HALF_SMEM ? 1 : 2  SLOTS: min((BYTES - BESIDE_RING) / SLOT_BYTES, 8)
 //@ shared  BARRIERS 128
+//@ shared  COUNT    8                 // of tiles
 //@ shared  SUMS     8 * 2 * 512      // of 8 warps, 8 rows twice
 //    TILES: of each expert that is hit one that is not full, and the full ones.
 //@ shared  TILES    12 * (min(PAIRS_MAX, X) + PAIRS_MAX / 16)

@@ -17,6 +17,7 @@
 //@ consts  SLOT_BYTES: 128 * 128 + 192 * 128  STAGES: min(6, (SMEM - BESIDE_RING) / SLOT_BYTES)
 //@ shared  RING     STAGES * SLOT_BYTES
 //@ shared  BARRIERS 128
+//@ shared  COUNT    8                 // of tiles
 //    TILES: of each expert that is hit one that is not full, and the full ones.
 //@ shared  TILES    12 * (min(M_MAX * R, X) + M_MAX * R / 192)
 //@ shared  PAIRS    2 * 192 * 4
