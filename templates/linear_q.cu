@@ -29,7 +29,8 @@
 //@ head:   match y = linear(select_last(x), w:m16k16, b?)        | NORM=0 EPS=0
 //@ consts  X: type(x)  Y: type(y)  N: N  K: K  M: pow2(LAST ? min(T_MAX, S_MAX) : T_MAX)  BIAS: has(b)
 //@ plain:  consts ROWS_S: rows(x)
-//@ head:   consts SEGMENTS: logits(y) && M <= 8
+//    On sm_80 `sample` has too few registers for segments.
+//@ head:   consts SEGMENTS: logits(y) && M <= 8 && ARCH > 80
 //@ append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
 //@ append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
 //@ append: fits sizeof(KV) > 1
