@@ -72,6 +72,7 @@ static ProgramFacts facts_of(const Case *c, const Graph *g, Target t)
                           .s_max = most < g->limits.sequences ? most : g->limits.sequences,
                           .target = target_facts(t),
                           .kv = c->kv,
+                          .cross_kv = c->kv,
                           .compute = c->kv};
 }
 
