@@ -6,7 +6,7 @@
 // rows 159, 61. NCCL without the residual: 11.6, 14.7, 36, 78.
 //@ kernel  all_reduce
 //@ rank    1110
-//@ args    x[M,C] r[M,C] g[C]:fp32 c[C]:fp32 $peers $exchange $step -> y[M,C]
+//@ args    x[M,C] r[M,C]:type(y) g[C]:fp32 c[C]:fp32 $peers $exchange $step -> y[M,C]
 //@ match   y = all_reduce(x)                             | RES=0 NORM=0 EPS=0
 //@ match   y = add(all_reduce(x), r)                     | RES=1 NORM=0 EPS=0
 //@ match   y = rmsnorm(all_reduce(x), g)                 | RES=0 NORM=1 EPS=rmsnorm.eps
