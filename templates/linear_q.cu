@@ -43,8 +43,9 @@
 //@ prefer  SLICES=4 if M <= 8 || K <= 8192
 //@ prefer  SLICES=8
 //@ tune    CLUSTER_SIZE: SLICES 1
-//@ prefer  CLUSTER_SIZE=1 if CLUSTER == 0 || M <= 2
+//@ prefer  CLUSTER_SIZE=1 if CLUSTER == 0 || M <= 2 || SEGMENTS
 //@ prefer  CLUSTER_SIZE=SLICES
+//    A segment is written by one block, so it has no cluster.
 //    Clusters that an H200 holds with one block on an SM: 66, 30, 15 of 2, 4, 8 blocks.
 //@ consts  CLUSTERS: CLUSTER_SIZE <= 2 ? 132 / CLUSTER_SIZE : 120 / CLUSTER_SIZE
 //@ consts  MOST_M: min(M, 32)
@@ -79,7 +80,7 @@
 //@ shared  RECEIVED CLUSTER_SIZE == 1 ? 0 : ROUND_TILES * OWN_SLICES * BLOCK_M * 64
 //@ shared  RING     THREADS / 32 * STAGES * SLOT_BYTES align 128
 //@ fits    sizeof(x) == 2 && K % 64 == 0 && (LAST || BUCKET > 0) && M <= 64
-//@ fits    SLICES % CLUSTER_SIZE == 0 && (CLUSTER || CLUSTER_SIZE == 1) && BLOCK_M <= MOST_M && STAGES >= 3 && ROUND_MOST * BLOCK_M <= (CLUSTER_SIZE > 1 ? 128 : 32) && (!SEGMENTS || ROW_BLOCKS == 1)
+//@ fits    SLICES % CLUSTER_SIZE == 0 && (CLUSTER || CLUSTER_SIZE == 1) && BLOCK_M <= MOST_M && STAGES >= 3 && ROUND_MOST * BLOCK_M <= (CLUSTER_SIZE > 1 ? 128 : 32) && (!SEGMENTS || (ROW_BLOCKS == 1 && CLUSTER_SIZE == 1))
 //@ launch  grid max(1, min(CLUSTER_SIZE <= 2 ? SMS / CLUSTER_SIZE : SMS * 10 / (11 * CLUSTER_SIZE), ceil_div(N, 16) * ROW_BLOCKS) / ROW_BLOCKS) * CLUSTER_SIZE, ROW_BLOCKS   block THREADS   smem BYTES
 //@ moves   N * K * BITS / 8 + N * K / GROUP * 2
 //@ flops   2 * (LAST ? S : T) * N * K
