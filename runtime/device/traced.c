@@ -105,6 +105,12 @@ static FtxStatus traced_wait(Session *s, FtxError *err)
     return called(t, e, t->traced->wait(t->session, err));
 }
 
+/* Asked for every token: not recorded. */
+static FtxStatus traced_check(Session *s, FtxError *err)
+{
+    return of(s)->traced->check(of(s)->session, err);
+}
+
 static FtxStatus traced_profile(Session *s, bool on, const FtxProfile **rows, size_t *n, FtxError *err)
 {
     return of(s)->traced->profile(of(s)->session, on, rows, n, err);
@@ -140,6 +146,8 @@ FtxStatus trace_enter(Trace *t, const DeviceApi *api, Session *s, FtxError *err)
     }
     t->api.run = traced_run;
     t->api.wait = traced_wait;
+    if (api->check)
+        t->api.check = traced_check;
     t->api.profile = traced_profile;
     t->api.time = traced_time;
     return FTX_OK;

@@ -57,10 +57,18 @@ static FtxStatus time_of(FtxEngine *e, int sequences, int tokens, int context, d
     return ftx_engine_bench(e, sequences, tokens, context, e->api->asynchronous ? 3 : 1, &median, us, &most, err);
 }
 
+/* The tokens that a sequence can have: with few pages these are fewer than the context. */
+static int room_of(const FtxEngine *e)
+{
+    const uint64_t room = (uint64_t)e->pages.n * e->facts->kv_block;
+
+    return (int)(room < e->facts->context ? room : e->facts->context);
+}
+
 /* Decode steps up to the first that takes longer than the target, or needs more pages than there are. */
 static FtxStatus time_decode(FtxEngine *e, Pace *p, FtxError *err)
 {
-    const int context = (int)e->facts->context / 2 < PACE_CONTEXT ? (int)e->facts->context / 2 : PACE_CONTEXT;
+    const int context = room_of(e) / 2 < PACE_CONTEXT ? room_of(e) / 2 : PACE_CONTEXT;
     const int slots = (int)e->slots < 1024 ? (int)e->slots : 1024;
 
     for (int rows = 1; p->n < PACE_SIZES; rows = 2 * rows < slots ? 2 * rows : slots) {
@@ -79,7 +87,7 @@ static FtxStatus time_decode(FtxEngine *e, Pace *p, FtxError *err)
  * token. The last one takes so much longer than the target that the constant does not count. */
 static FtxStatus time_prompt(FtxEngine *e, Pace *p, FtxError *err)
 {
-    const int most = (int)(e->facts->tokens < e->facts->context ? e->facts->tokens : e->facts->context);
+    const int most = (int)e->facts->tokens < room_of(e) ? (int)e->facts->tokens : room_of(e);
     const int first = PACE_TEXT < most ? PACE_TEXT : most;
     double first_us, us;
     FtxStatus s = time_of(e, 1, first, 0, &us, err);

@@ -638,6 +638,14 @@ static FtxStatus fake_time(Session *s, uint32_t program, int T, int S, int repea
     return status;
 }
 
+/* A session whose calls are recorded is asked by its own name. */
+static FtxStatus fake_check(Session *s, FtxError *err)
+{
+    (void)err;
+    EXPECT((void *)s != (void *)fake.traced, "%p", (void *)s);
+    return FTX_OK;
+}
+
 static FtxStatus fake_trace(Session *s, Trace *t, FtxError *err)
 {
     (void)s;
@@ -650,8 +658,8 @@ static FtxStatus fake_trace(Session *s, Trace *t, FtxError *err)
         .name = "fake", .open = fake_open, .close = fake_close, .describe = fake_describe, \
         .session_open = fake_session_open, .session_close = fake_session_close, .io = fake_io, .out = fake_out, \
         .upload = fake_upload, .settle = fake_settle, .write = fake_write, .read = fake_read, .run = fake_run, \
-        .wait = fake_wait, .asynchronous = is_asynchronous, .profile = fake_profile, .time = fake_time, \
-        .trace = fake_trace, \
+        .wait = fake_wait, .check = fake_check, .asynchronous = is_asynchronous, .profile = fake_profile, \
+        .time = fake_time, .trace = fake_trace, \
     }
 
 const DeviceApi fake_device = TABLE(false);

@@ -85,6 +85,15 @@ static void test_measured(void **state)
     close_bed(&b);
 
     reset_fake(true, 0);
+    fake.made_up = true;
+    fake.token_us = 50.0;
+    sizes.kv_pages = 4; /* 16 tokens, fewer than half of the context */
+    assert_int_equal(open_paced(&b, &sizes, 1, &err), FTX_OK);
+    assert_int_equal(b.engine->pace.n, 1);
+    assert_true(b.engine->pace.token_us == 900.0 / 16.0);
+    close_bed(&b);
+
+    reset_fake(true, 0);
     assert_int_equal(open_paced(&b, &sizes, 0, &err), FTX_OK);
     assert_int_equal(b.engine->pace.n, 0);
     assert_int_equal(fake.runs, 0);
