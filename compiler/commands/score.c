@@ -160,15 +160,15 @@ static void compare_rows(Score *s, const float *own, const float *other)
 {
     const size_t vocab = (size_t)s->own.info.vocab;
     size_t best_own = 0, best_other = 0;
-    double all_own = 0, all_other = 0, sum = 0;
+    double all_own = 1, all_other = 1, sum = 0; /* the largest logit counts 1 */
 
     for (size_t v = 1; v < vocab; v++) {
         best_own = own[v] > own[best_own] ? v : best_own;
         best_other = other[v] > other[best_other] ? v : best_other;
     }
     for (size_t v = 0; v < vocab; v++) {
-        all_own += exp((double)own[v] - (double)own[best_own]);
-        all_other += exp((double)other[v] - (double)other[best_other]);
+        all_own += v == best_own ? 0 : exp((double)own[v] - (double)own[best_own]);
+        all_other += v == best_other ? 0 : exp((double)other[v] - (double)other[best_other]);
     }
     const double shift_own = (double)own[best_own] + log(all_own);
     const double shift_other = (double)other[best_other] + log(all_other);

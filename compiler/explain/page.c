@@ -48,14 +48,19 @@ static char *graph_text(const Graph *g)
     return fclose(out) ? (free(text), NULL) : text;
 }
 
+/* The graph as the pass left it, unless that is how it found it. */
 static void add_graph(Page *p, const Graph *g, const char *pass, const char *result)
 {
+    json_t *graphs = json_object_get(p->root, "graphs");
+    json_t *last = json_array_get(graphs, json_array_size(graphs) - 1), *row;
     char *text = graph_text(g);
 
     if (!text)
         die("out of memory");
-    json_array_append_new(json_object_get(p->root, "graphs"),
-                          json_pack("{ss,ss,so}", "pass", pass, "result", result, "text", text_json(text)));
+    row = json_pack("{ss,ss,so}", "pass", pass, "result", result, "text", text_json(text));
+    if (!json_equal(json_object_get(last, "text"), json_object_get(row, "text")))
+        json_array_append(graphs, row);
+    json_decref(row);
     free(text);
 }
 
