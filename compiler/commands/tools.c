@@ -62,8 +62,8 @@ int command_opt(int argc, char **argv)
 #define STAGE(key, name, what) printf("  %c %-10s  leaves %s\n", key, #name, what);
 #include "../passes/passes.def"
 #undef STAGE
-        printf("\nExamples:\n  ftxc compile specs/fable.lua --dump S && ftxc opt 01-simplify.ir --pass=precision\n"
-               "  ftxc opt 01-simplify.ir --pass=simplify,precision --weights fp16\n");
+        printf("\nExamples:\n  ftxc compile specs/fable.lua --dump S && ftxc opt 02-simplify.ir --pass=precision\n"
+               "  ftxc opt 02-simplify.ir --pass=simplify,precision --weights fp16\n");
         return EXIT_DONE;
     }
     if (rest.n != 1)
