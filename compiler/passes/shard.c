@@ -272,10 +272,11 @@ static Id shard_value(Rewrite *r, Id id)
     }
     if (!other)
         return 0;
-    memcpy(attrs, v->attrs, v->n_attrs * sizeof *attrs);
-    for (uint32_t i = 0; i < v->n_attrs; i++)
+    for (uint32_t i = 0; i < v->n_attrs; i++) {
+        attrs[i] = v->attrs[i];
         if (v->op == OP_SPLIT_HEADS && strcmp(attrs[i].name, "heads") == 0)
             attrs[i].i /= s->pieces[id];
+    }
     made = rewrite_add(r, v->op, args, attrs, v->n_attrs, v->loc);
     return s->rule[id] && s->rule[id]->result == PARTIAL ? rewrite_make(r, OP_ALL_REDUCE, made, 0, 0, NULL, 0, v->loc)
                                                          : made;
