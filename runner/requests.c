@@ -234,7 +234,7 @@ static json_t *body_of(const LineRequest *l, const FtxModelInfo *info, const Lin
     return json_pack("{ss ss s[o] s{sI sI sI}}", "object", l->chat ? "chat.completion" : "text_completion", "model",
                      info->name, "choices", choice, "usage", "prompt_tokens", (json_int_t)a->prompt_tokens,
                      "completion_tokens", (json_int_t)a->new_tokens, "total_tokens",
-                     (json_int_t)(a->prompt_tokens + a->new_tokens));
+                     (json_int_t)a->prompt_tokens + (json_int_t)a->new_tokens);
 }
 
 void requests_print(const LineRequest *l, size_t number, const FtxModelInfo *info, const LineAnswer *a)

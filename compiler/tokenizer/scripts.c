@@ -5,6 +5,7 @@
  * As in Hugging Face's tokenizers Hiragana, Katakana and U+30FC count as Han. A space, and a character of a script that is
  * not listed, are part of the piece before them; at the start of a text they are dropped. Scripts are those of PCRE2's
  * Unicode, the list is that of the library. */
+#include <assert.h>
 #include <string.h>
 
 #include "parts.h"
@@ -35,6 +36,7 @@ static void put_run(Build *b, Blob *out, const char *set)
         out->cap = (out->n + n) * 2;
         out->at = arena_grow(b->keep, out->at, out->n, out->cap);
     }
+    assert(out->at);
     memcpy(out->at + out->n, text, n);
     out->n += n;
 }

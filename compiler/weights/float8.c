@@ -4,6 +4,7 @@
  *           block; weight_scale_inv, one number or [ceil N / 128, ceil K / 128], is multiplied with, too, despite its name
  *   MXFP4   x_blocks U8 [X,N,K/32,16]: two numbers E2M1 a byte, the lower half first; x_scales U8 [X,N,K/32]: E8M0. The tensor
  *           x is [X,K,N], as the class of gpt-oss has it. bf16 holds every such number exactly */
+#include <assert.h>
 #include <math.h>
 
 #include "stored.h"
@@ -40,6 +41,7 @@ bool float8_add(Stored *s, const char *module, const Tensor *weight, const Tenso
     Float8 *f = arena_new(s->keep, Float8);
     int64_t rows, columns;
 
+    assert(block_rows > 0 && block_columns > 0);
     if (weight->rank != 2 || !weight->elements)
         return stored_wrong(s, weight, "is not a matrix");
     rows = (weight->dim[0] + block_rows - 1) / block_rows;

@@ -187,11 +187,11 @@ static FtxStatus change(FtxEngine *e, Events *v, FtxError *err)
  * too early, and the caller has its turn. */
 static bool is_time(const FtxEngine *e)
 {
-    const double patience = 0.2e-3, until = engine_now() + patience;
+    const double until = engine_now() + 0.2e-3;
     const Flight *f = &e->flight;
 
-    for (double now = until - patience; now < f->due && !take_has_come(e, f); now = engine_now()) {
-        if (now > until)
+    while (engine_now() < f->due && !take_has_come(e, f)) {
+        if (engine_now() > until)
             return false;
         team_pause();
     }

@@ -58,7 +58,7 @@ static FtxStatus time_of(FtxEngine *e, int sequences, int tokens, int context, d
 }
 
 /* The tokens that a sequence can have: with few pages these are fewer than the context. */
-static int room_of(const FtxEngine *e)
+static int tokens_that_fit(const FtxEngine *e)
 {
     const uint64_t room = (uint64_t)e->pages.n * e->facts->kv_block;
 
@@ -68,7 +68,7 @@ static int room_of(const FtxEngine *e)
 /* Decode steps up to the first that takes longer than the target, or needs more pages than there are. */
 static FtxStatus time_decode(FtxEngine *e, Pace *p, FtxError *err)
 {
-    const int context = room_of(e) / 2 < PACE_CONTEXT ? room_of(e) / 2 : PACE_CONTEXT;
+    const int context = tokens_that_fit(e) / 2 < PACE_CONTEXT ? tokens_that_fit(e) / 2 : PACE_CONTEXT;
     const int slots = (int)e->slots < 1024 ? (int)e->slots : 1024;
 
     for (int rows = 1; p->n < PACE_SIZES; rows = 2 * rows < slots ? 2 * rows : slots) {
@@ -87,7 +87,7 @@ static FtxStatus time_decode(FtxEngine *e, Pace *p, FtxError *err)
  * token. The last one takes so much longer than the target that the constant does not count. */
 static FtxStatus time_prompt(FtxEngine *e, Pace *p, FtxError *err)
 {
-    const int most = (int)e->facts->tokens < room_of(e) ? (int)e->facts->tokens : room_of(e);
+    const int most = (int)e->facts->tokens < tokens_that_fit(e) ? (int)e->facts->tokens : tokens_that_fit(e);
     const int first = PACE_TEXT < most ? PACE_TEXT : most;
     double first_us, us;
     FtxStatus s = time_of(e, 1, first, 0, &us, err);
