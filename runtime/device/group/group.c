@@ -466,7 +466,7 @@ static FtxStatus group_trace(Session *s, Trace *t, FtxError *err)
     return s->device->inner->trace(s->rank[0].session, t, err);
 }
 
-/* Memory of the caller on one GPU is on none of the others: there are no owns, follow, copy_in, copy_out and clear. */
+/* owns, follow, copy_in, copy_out and clear are NULL: a pointer of the caller is valid on one GPU only, not on all ranks. */
 #define GROUP(kind, is_asynchronous) \
     { \
         .name = #kind, .open = group_open_##kind, .close = group_close, .describe = group_describe, \
