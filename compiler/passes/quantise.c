@@ -32,7 +32,7 @@ static Id head_of(const Graph *g, Id of)
         const Op op = ir_value(g, of)->op;
 
         if (op != OP_SCALE && op != OP_ACT && op != OP_ADD && op != OP_MUL && op != OP_NORMALIZE &&
-            op != OP_ALL_REDUCE && op != OP_ALL_GATHER)
+            op != OP_ALL_REDUCE && op != OP_ALL_GATHER && op != OP_GATHER_LOGITS)
             return 0;
         of = ir_value(g, of)->args[0];
     }

@@ -6,6 +6,9 @@
 //   matrix row i of a (sequence, kv head)  =  token i / GROUP, head i % GROUP of the group
 //
 // Pieces are counted from the last row's last one, which sees most keys, so that long work starts first.
+//
+// Tiles of keys lie behind the piece's first position. ALIGN: a multiple of 8 of which this one is a multiple. With the number
+// of a tile's keys, tiles lie where they lie for any other piece, so that a row's sums do not depend on the chunk it came in.
 #pragma once
 #include "device/io.h"
 #include "device/warp.cuh"
@@ -16,7 +19,7 @@ struct Piece {
     int i0;         // first matrix row
     int q_start, q_len, offset; // offset: position of the chunk's first token
     int kv_len, slot;
-    int begin, end; // positions that some row of the piece sees; begin is rounded down to a multiple of 8
+    int begin, end; // positions that some row of the piece sees; begin is rounded down to a multiple of ALIGN
     int low, high;  // positions of its first and last token
 };
 
@@ -45,7 +48,7 @@ template <class K> DEVICE Piece find_piece(const FtxStep *step, const FtxRow *ro
             p.low = K::CAUSAL ? p.offset + p.i0 / GROUP : p.kv_len - 1;
             p.high = K::CAUSAL ? p.offset + least(p.q_len - 1, (p.i0 + K::ROWS - 1) / GROUP) : p.kv_len - 1;
             p.end = p.high + 1;
-            p.begin = K::WINDOW > 0 ? most(0, p.low - K::WINDOW + 1) & ~7 : 0;
+            p.begin = K::WINDOW > 0 ? most(0, p.low - K::WINDOW + 1) & ~(K::ALIGN - 1) : 0;
             return p;
         }
         want -= shuffle(upto, 31);

@@ -14,7 +14,12 @@ typedef struct Quantised {
     const char *target, *only;
 } Quantised;
 
-static void add_quantised(Suite *s, const Quantised *l)
+typedef struct Tuned { /* with values of up to three tuned constants */
+    Quantised l;
+    TunedConst use[3];
+} Tuned;
+
+static void add_tuned(Suite *s, const Quantised *l, const TunedConst use[3])
 {
     const char *type = dtype_name(l->t), *rows = strcmp(l->end, "head") == 0 ? "S" : "T";
     const bool head = *rows == 'S';
@@ -23,6 +28,8 @@ static void add_quantised(Suite *s, const Quantised *l)
     int x = input(&g, l->K, l->t), y;
     char name[200];
 
+    for (int i = 0; use && i < 3 && use[i].name; i++)
+        c.use[c.n_use++] = use[i];
     if (head)
         x = add(&g, "select_last %%%d : [S,%d] %s", x, l->K, type);
     x = norm(&g, l->norm, x, rows, l->K, l->t);
@@ -48,19 +55,25 @@ static void add_quantised(Suite *s, const Quantised *l)
         decode_step(&c, l->rows);
     else {
         set_rows(&c, 1, 0, (const int[][2]){{l->rows, l->rows}});
-        c.bucket = l->rows <= 16 ? 16 : 64;
+        c.bucket = l->rows <= 16 ? 16 : l->rows <= 32 ? 32 : 64;
     }
     snprintf(name, sizeof name, "%s %s group=%d scales=%d N=%d K=%d norm=%d bias=%d %s rows=%d %s", l->codes, type,
              l->group, (int)l->scales, l->N, l->K, l->norm, l->bias, l->end, l->rows, l->target ? l->target : "");
     take(s, &g, &c, name);
 }
 
+static void add_quantised(Suite *s, const Quantised *l)
+{
+    add_tuned(s, l, NULL);
+}
+
 /* An LM head that leaves segments, for rows with all kinds of settings. */
-static void add_head(Suite *s, DType t, const char *codes, int N, int K, int norms, int bias, int rows, int sms)
+static void add_head(Suite *s, const char *only, DType t, const char *codes, int N, int K, int norms, int bias,
+                     int rows, int sms)
 {
     const char *type = dtype_name(t);
     Ir g = begin();
-    Case c = {.kv = t, .only = "linear_q_head", .head = true, .sms = sms};
+    Case c = {.kv = t, .only = only, .head = true, .sms = sms};
     const int x = norm(&g, norms, add(&g, "select_last %%%d : [S,%d] %s", input(&g, K, t), K, type), "S", K, t);
     const int w =
         add(&g, "quantise %%%d {group=64 to=\"%s\"} : [%d,%d] %s", weight(&g, "w", N, K, t), codes, N, K, codes);
@@ -111,10 +124,10 @@ void quantised(void **state)
     (void)state;
     for (size_t i = 0; i < LEN(some); i++)
         add_quantised(s, &some[i]);
-    add_head(s, DT_BF16, "int8", 520, 128, 1, 0, 1, 2);
-    add_head(s, DT_FP16, "int4", 1030, 192, 0, 1, 3, 3);
-    add_head(s, DT_BF16, "int8", 37, 64, 1, 0, 7, 3);
-    add_head(s, DT_BF16, "int4", 600, 64, 1, 1, 6, 1);
+    add_head(s, "linear_q_head", DT_BF16, "int8", 520, 128, 1, 0, 1, 2);
+    add_head(s, "linear_q_head", DT_FP16, "int4", 1030, 192, 0, 1, 3, 3);
+    add_head(s, "linear_q_head", DT_BF16, "int8", 37, 64, 1, 0, 7, 3);
+    add_head(s, "linear_q_head", DT_BF16, "int4", 600, 64, 1, 1, 6, 1);
     if (wide) {
         static const char *const ends[] = {"", "act", "glu", "add", "append", "head"};
         static const int groups[] = {16, 32, 64, 128}, rows[] = {1, 2, 4, 7, 16, 40}, K[] = {128, 384, 1152, 4224};
@@ -128,4 +141,76 @@ void quantised(void **state)
                                                   k % 2, ends[e], rows[(e + k) % 6], NULL, NULL});
     }
     finish(s, 61);
+}
+
+/* By bulk copies. Blocks of several tiles use each slot of their rings more than once. */
+void quantised_bulk(void **state)
+{
+    static const Tuned some[] = {
+        {{DT_BF16, "int4", 128, PACKED_FP16, 200, 2176, 1, 1, "glu", 1, NULL, "linear_q_bulk"}, {{0}}},
+        {{DT_FP16, "int4", 32, PACKED_FP16_ZEROS, 330, 1088, 1, 0, "", 2, NULL, "linear_q_bulk"}, {{0}}},
+        {{DT_BF16, "int4", 64, PACKED_FP16_ZEROS, 70, 8320, 0, 1, "add", 1, NULL, "linear_q_bulk"}, {{0}}},
+        {{DT_FP16, "int8", 128, PACKED_FP16, 20, 16512, 0, 0, "", 1, NULL, "linear_q_bulk"}, {{0}}},
+        {{DT_BF16, "int4", 128, PACKED_FP16, 100, 4480, 0, 0, "", 1, NULL, "linear_q_bulk"}, {{"CHUNK", 32}}},
+        {{DT_BF16, "int8", 32, PACKED_FP32_MINIMA, 100, 704, 0, 0, "act", 7, NULL, "linear_q_bulk"}, {{0}}},
+        {{DT_FP16, "int4", 64, PACKED_FP32, 96, 320, 1, 1, "append", 3, NULL, "linear_q_bulk_append"}, {{0}}},
+        /* groups and minima of checkpoints */
+        {{DT_BF16, "int4", 32, PACKED_FP32_MINIMA, 56, 512, 1, 0, "", 4, NULL, "linear_q_bulk"}, {{0}}},
+        {{DT_FP16, "int4", 16, PACKED_FP16_ZEROS, 37, 1152, 0, 1, "act", 3, NULL, "linear_q_bulk"}, {{0}}},
+        {{DT_BF16, "int8", 16, PACKED_FP32, 51, 576, 1, 0, "head", 4, NULL, "linear_q_bulk_head"}, {{0}}},
+    };
+    Suite *s = open_suite("quantised_bulk");
+
+    (void)state;
+    for (size_t i = 0; i < LEN(some); i++)
+        add_tuned(s, &some[i].l, some[i].use);
+    add_head(s, "linear_q_bulk_head", DT_BF16, "int8", 520, 128, 1, 0, 1, 2);
+    add_head(s, "linear_q_bulk_head", DT_FP16, "int4", 1030, 192, 0, 1, 3, 3);
+    add_head(s, "linear_q_bulk_head", DT_BF16, "int4", 600, 64, 1, 1, 6, 1);
+    finish(s, 62);
+}
+
+/* Logits of more sequences than leave segments. */
+static void add_many_logits(Suite *s)
+{
+    Ir g = {.text = "graph \"case\"\nlimits sequences=20 context=64 tokens=64 kv_block=8 kv_pages=160 logit_bias=4 "
+                    "end_ids=4\n"};
+    Case c = {.kv = DT_BF16, .only = "linear_q_hopper", .decode = true, .bucket = 32};
+
+    g.n = strlen(g.text);
+    add(&g, "ids : [T] i32");
+    const int x = add(&g, "select_last %%%d : [S,320] bf16", input(&g, 320, DT_BF16));
+    const int w = add(&g, "quantise %%%d {group=64 to=\"int8\"} : [150,320] int8", weight(&g, "w", 150, 320, DT_BF16));
+
+    add(&g, "linear %%%d %%%d - : [S,150] fp32", x, w);
+    c.rows = c.decode_rows = 18;
+    for (int r = 0; r < c.rows; r++) {
+        c.row[r].q_len = 1;
+        c.row[r].kv_len = 1 + r * 7 % 40;
+    }
+    take(s, &g, &c, "logits of 18 rows");
+}
+
+/* By wgmma with codes in registers. */
+void quantised_hopper(void **state)
+{
+    static const Tuned some[] = {
+        {{DT_BF16, "int4", 32, PACKED_FP16_ZEROS, 72, 1088, 0, 1, "act", 12, NULL, "linear_q_hopper"}, {{0}}},
+        {{DT_FP16, "int8", 64, PACKED_FP16_ZEROS, 104, 1280, 0, 0, "", 64, NULL, "linear_q_hopper"}, {{0}}},
+        {{DT_BF16, "int8", 128, PACKED_FP16, 96, 896, 0, 1, "append", 20, NULL, "linear_q_hopper_append"}, {{0}}},
+        {{DT_FP16, "int4", 128, PACKED_FP16, 37, 8320, 0, 0, "add", 33, NULL, "linear_q_hopper"}, {{0}}},
+        {{DT_BF16, "int4", 64, PACKED_FP32, 600, 320, 0, 1, "glu", 30, NULL, "linear_q_hopper"},
+         {{"TILE_N", 256}, {"CLUSTER_SIZE", 1}, {"SPLIT", 1}}},
+        {{DT_BF16, "int4", 128, PACKED_FP16, 301, 1408, 0, 0, "", 64, NULL, "linear_q_hopper"},
+         {{"TILE_N", 96}, {"CLUSTER_SIZE", 2}, {"SPLIT", 2}}},
+        {{DT_FP16, "int8", 32, PACKED_FP16, 200, 704, 0, 0, "add", 16, NULL, "linear_q_hopper"},
+         {{"TILE_N", 128}, {"CLUSTER_SIZE", 4}, {"SPLIT", 2}}},
+    };
+    Suite *s = open_suite("quantised_hopper");
+
+    (void)state;
+    for (size_t i = 0; i < LEN(some); i++)
+        add_tuned(s, &some[i].l, some[i].use);
+    add_many_logits(s);
+    finish(s, 63);
 }

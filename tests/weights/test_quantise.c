@@ -214,6 +214,7 @@ static Id quantise(Graph *g, Id w, int64_t rows, int64_t columns, const char *to
 }
 
 static const char *form = "r16x4"; /* of the tiles */
+static int64_t packed_rank;        /* whose block is packed */
 
 static bool pack(Fixture *f, Id id, DType type, int64_t group, PackedScales scales)
 {
@@ -236,7 +237,7 @@ static bool pack(Fixture *f, Id id, DType type, int64_t group, PackedScales scal
     f->packing.bytes = w.bytes;
     strcpy(path, temp_path("quantise.bin"));
     assert_int_equal(file_create(path, &out, &err), FTX_OK);
-    ok = weights_pack(f->c, &f->spec, &f->packing, 0, out, 0, &checksum, NULL, NULL, &f->d);
+    ok = weights_pack(f->c, &f->spec, &f->packing, packed_rank, out, 0, &checksum, NULL, NULL, &f->d);
     if (!ok)
         file_abort(out);
     else if (file_commit(out, &err) || file_map(path, &f->map, &err))
@@ -512,6 +513,46 @@ static void joined(void **state)
     }
 }
 
+/* Ranks hold columns of two stacked matrices with the scales and zeros of their groups, or rows of them. */
+static void parts(void **state)
+{
+    enum { N = 24, K = 192, RANKS = 3 };
+    static const CodedForm forms[] = {
+        {DT_INT4, PACKED_FP16_ZEROS, 32}, {DT_INT8, PACKED_FP32, 64}, {DT_INT4, PACKED_FP32_MINIMA, 16}};
+    (void)state;
+
+    for (size_t i = 0; i < LEN(forms); i++)
+        for (int dim = 0; dim < 2; dim++)
+            for (packed_rank = 0; packed_rank < RANKS; packed_rank++) {
+                const Made made = {forms[i], 4};
+                const int rows = dim ? N : N / RANKS, columns = dim ? K / RANKS : K;
+                Fixture f = open_made(&made, 1, N, K);
+                Graph *g = f.spec.graph;
+                const Id part = add_value(g, OP_PART, add_weight(g, "a", N, K), 0, 0, rows, columns);
+
+                g->limits.ranks = RANKS;
+                ir_attr_int(g, part, "dim", dim);
+                ir_attr_int(g, part, "of", RANKS);
+                ir_attr_int(g, part, "stack", 2);
+                ir_attr_int(g, part, "first", 0);
+                if (!pack(&f, stored(g, part, rows, columns, &forms[i]), forms[i].type, forms[i].group,
+                          forms[i].scales))
+                    fail_msg("%s", f.d.text);
+                for (int n = 0; n < rows; n++)
+                    for (int k = 0; k < columns; k++) {
+                        const int each = rows / 2, piece = (int)packed_rank;
+                        const int row = dim ? n : n / each * (N / 2) + piece * each + n % each;
+
+                        if (element_at(&f, forms[i].type, columns, forms[i].group, forms[i].scales, n, k) !=
+                            made_value(&made, row, k + dim * piece * columns))
+                            fail_msg("form %zu, dim %d, rank %d: element [%d,%d]", i, dim, piece, n, k);
+                    }
+                file_unmap(&f.map);
+                close_matrix(&f);
+            }
+    packed_rank = 0;
+}
+
 /* The same tensors as numbers: for embeddings, transposed, and for weights of other types. */
 static void as_numbers(void **state)
 {
@@ -558,9 +599,9 @@ static void marked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known),      cmocka_unit_test(rounded),    cmocka_unit_test(edges),   cmocka_unit_test(errors),
-        cmocka_unit_test(tiles),      cmocka_unit_test(transposed), cmocka_unit_test(refused), cmocka_unit_test(joined),
-        cmocka_unit_test(as_numbers), cmocka_unit_test(marked),
+        cmocka_unit_test(known), cmocka_unit_test(rounded),    cmocka_unit_test(edges),   cmocka_unit_test(errors),
+        cmocka_unit_test(tiles), cmocka_unit_test(transposed), cmocka_unit_test(refused), cmocka_unit_test(joined),
+        cmocka_unit_test(parts), cmocka_unit_test(as_numbers), cmocka_unit_test(marked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,284 @@
+// linear_q_bulk.cuh - linear layers of 1 to 8 rows with quantised weights on sm_90: bulk copies by a warp of their own.
+//
+// What it computes, its arguments and how codes become numbers: linear_q.cuh. This is the form for GPUs with bulk copies.
+//
+// What limits it: reading w once. A tile is 16 rows of w; block i computes a run of neighbouring tiles. Its warps:
+//
+//   warps 0..7  load x into shared memory, times the gains of the norm, and multiply: warp j has bricks j, j + 8, ... of each slice
+//   warp 8      streams w through a ring in shared memory by bulk copies; it starts before the previous kernel has ended
+//
+//   tile  | codes: slice 0: chunk, chunk, ... | slice 1: ... | scales | zeros |
+//   slot  | codes of a chunk, up to CHUNK bricks | their scales | their zeros |
+//
+// At most IN_FLIGHT bytes are requested and have not arrived (linear.cuh says why).
+//
+// Order of summation: within a group even and odd 16 k (int8: high and low nibbles) apart; groups and bricks in order; then
+// the 8 chains of a slice, then the slices, as in linear_q up to 8 rows. A norm's sum of squares has an order of its own: 32
+// vectors of 8 elements, then these sums.
+#pragma once
+#include "device/async.cuh"
+#include "device/barrier.cuh"
+#include "device/mbarrier.cuh"
+#include "device/pdl.cuh"
+#include "body/brick_arranged.cuh"
+#include "body/linear.cuh"
+#include "body/ring.cuh"
+
+template <class C> struct BulkShape {
+    typedef ArrangedBrick<C> Q;
+    static constexpr int WORKERS = 256;                                     // threads that multiply
+    static constexpr int BRICKS = ceil_div(C::K, C::BRICK_K);
+    static constexpr int EACH = ceil_div(ceil_div(BRICKS, C::SLICES), C::CHUNK), CHUNKS = C::SLICES * EACH; // of a slice, of a tile
+    static constexpr int ROW = Q::GROUPS * 16;                              // scales of a brick
+    static constexpr int SCALES = C::CHUNK * Q::BRICK, ZEROS = SCALES + C::CHUNK * ROW * Q::SCALE; // where they begin in a slot
+    static constexpr int AHEAD = most(1, least(C::IN_FLIGHT / C::SLOT_BYTES, C::STAGES));          // chunks in flight
+    static constexpr int PIECES = ceil_div(C::K / 8, 32);                   // of a row of x: 32 vectors of 8 elements
+    static constexpr int SUM_PITCH = 20;                                    // floats of a tile's 16 sums; no bank conflicts
+    static constexpr int TILE_SUMS = 8 * C::M * SUM_PITCH;                  // floats of the 8 chains of a slice of a tile
+    static constexpr int PAIRS = C::ROUND_TILES * 8 * C::M, ITEMS = ceil_div(PAIRS, WORKERS); // outputs of a round, of a thread
+    static_assert(C::K % 64 == 0, "rows of whole blocks of codes");
+    static DEVICE int slice(int s) { return s * BRICKS / C::SLICES; }       // its first brick
+};
+
+template <class C> using BulkRing = Ring<C::STAGES, C::SLOT_BYTES>;
+
+// A chunk: bricks [begin, end) of a tile.
+template <class C> struct BulkChunk {
+    int begin, end;
+    DEVICE BulkChunk(int chunk)
+    {
+        typedef BulkShape<C> P;
+        const int s = chunk / P::EACH;
+        begin = P::slice(s) + chunk % P::EACH * C::CHUNK;
+        end = least(begin + C::CHUNK, P::slice(s + 1));
+    }
+};
+
+// The producer: requests a chunk of the tile at `tile`, by one warp.
+template <class C> DEVICE void bulk_request(const char *tile, int chunk, u32 slot, u32 full)
+{
+    typedef BulkShape<C> P;
+    typedef ArrangedBrick<C> Q;
+    const BulkChunk<C> c(chunk);
+    const int k = most(0, least(c.end * C::BRICK_K, C::K) - c.begin * C::BRICK_K), rows = k / C::GROUP * 16;
+    const int lane = lane_id(), codes = k * 2 * C::BITS, scales = rows * Q::SCALE, zeros = rows * Q::ZERO;
+    if (lane == 0)
+        mbarrier_expect(full, codes + scales + zeros);
+    warp_sync();
+    if (k == 0)
+        return;
+    if (lane == 0)
+        bulk_copy(slot, tile + c.begin * Q::BRICK, codes, full);
+    if (lane == 1)
+        bulk_copy(slot + P::SCALES, tile + Q::SCALES_AT + c.begin * (P::ROW * Q::SCALE), scales, full);
+    if (Q::ZERO && lane == 2)
+        bulk_copy(slot + P::ZEROS, tile + Q::ZEROS_AT + c.begin * (P::ROW * Q::ZERO), zeros, full);
+}
+
+// The producer keeps the ring full: `count` tiles from `tile` on, whose first chunks are requested already.
+template <class C> DEVICE void bulk_produce(const char *tile, int count, const BulkRing<C> &ring)
+{
+    typedef BulkShape<C> P;
+    RingSlot<C::STAGES> slot = {0, 1}, oldest = {0, 0};
+#pragma unroll 1
+    for (int i = 0, chunk = 0; i < count * P::CHUNKS; i++) {
+        if (i >= P::AHEAD) {
+            ring.wait_empty(slot);
+            ring.wait_full(oldest);
+            oldest.next();
+            bulk_request<C>(tile, chunk, ring.data(slot.at), ring.full(slot.at));
+        }
+        slot.next();
+        if (++chunk == P::CHUNKS) {
+            chunk = 0;
+            tile += ArrangedBrick<C>::TILE;
+        }
+    }
+}
+
+// Loads x into shared memory, times the gains: x [M][X_ROW_BYTES], the sums of groups [groups][M] and, for the norm, the sums
+// of squares of each piece [M][PIECES]. Rows that are not live become 0.
+template <class C> DEVICE void bulk_load_x(const LinearArgs &a, int live, char *shared)
+{
+    typedef BulkShape<C> P;
+    typedef ArrangedBrick<C> Q;
+    typedef typename C::T T;
+    constexpr int ALL = P::PIECES * C::M, OWN = ceil_div(ALL, 8), ONCE = least(OWN, 8), LANES = C::GROUP / 8, VECTORS = C::K / 8;
+    float *sums = (float *)(shared + C::X_SUMS_AT), *squares = (float *)(shared + C::SQUARES_AT);
+#pragma unroll 1
+    for (int first = 0; first < OWN; first += ONCE) {
+        uint4_ x[ONCE];
+#pragma unroll
+        for (int j = 0; j < ONCE; j++) {
+            const int piece = warp_id() + 8 * (first + j), m = piece / P::PIECES, v = piece % P::PIECES * 32 + lane_id();
+            x[j] = uint4_{0, 0, 0, 0};
+            if (piece < ALL && v < VECTORS && m < live)
+                x[j] = load_l2((const T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K + v * 8);
+        }
+#pragma unroll
+        for (int j = 0; j < ONCE; j++) {
+            const int piece = warp_id() + 8 * (first + j), m = piece / P::PIECES, v = piece % P::PIECES * 32 + lane_id();
+            const bool here = piece < ALL && v < VECTORS;
+            if (C::NORM) {
+                const float square = warp_sum(add_squares(0.0f, *(Vec<T, 8> *)&x[j], 0.0f));
+                if (piece < ALL && lane_id() == 0)
+                    squares[piece] = square;
+                if (here)
+                    x[j] = rms_vector<C>(x[j], shared_load16(shared_address(shared + C::GAINS_AT) + v * 16));
+            }
+            const float sum = warp_sum<LANES>(add_sum(0.0f, *(Vec<T, 8> *)&x[j]));
+            Q::arrange(x[j]);
+            if (!here)
+                continue;
+            shared_store16(shared_address(shared + C::X_AT + m * C::X_ROW_BYTES) + v * 16, x[j]);
+            if (v % LANES == 0)
+                sums[v / LANES * C::M + m] = sum;
+        }
+    }
+}
+
+// Writes 1 / rms of row m by warp m.
+template <class C> DEVICE void bulk_stat(char *shared)
+{
+    typedef BulkShape<C> P;
+    if (warp_id() >= C::M)
+        return;
+    const float *squares = (const float *)(shared + C::SQUARES_AT) + warp_id() * P::PIECES;
+    float sum = 0.0f;
+    for (int i = lane_id(); i < P::PIECES; i += 32)
+        sum += squares[i];
+    sum = warp_sum(sum);
+    if (lane_id() == 0)
+        ((float *)(shared + C::STATS_AT))[warp_id()] = rms_scale<C::K>(sum, C::EPS);
+}
+
+// SEGMENTS: writes the columns kept since the last segment as a new one, row m by warp m; behind the block's last tile also
+// empty segments for those that it does not need, and the number of segments of a row. tile: the next tile of the block.
+template <class C> DEVICE void bulk_segment(const LinearHeadArgs &a, const float *kept, int first, int count, int tile, int live, int keep)
+{
+    constexpr int TILES = SEGMENT_COLUMNS / 16;
+    const int each = ceil_div(ceil_div(ceil_div(C::N, 16), (int)gridDim.x), TILES), m = warp_id(), lane = lane_id();
+    const int index = (tile - 1) / TILES, column = (first + index * TILES) * 16;
+    named_barrier_sync(1, BulkShape<C>::WORKERS);
+    if (m < live) {
+        FtxSegment *to = segments_of(a.segments, C::N, m) + blockIdx.x * each;
+        warp_write_segment<SEGMENT_COLUMNS>(to + index, (float *)a.y + (i64)m * C::N, kept + m * SEGMENT_COLUMNS, column,
+                                            least((first + tile) * 16, C::N) - column, keep, inv_temperature_of(a, m, keep));
+        if (tile == count && index + 1 + lane < each)
+            segment_store_empty(to + index + 1 + lane, C::N);
+    }
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        a.segments->count = gridDim.x * each;
+}
+
+template <class C, class A> DEVICE void linear_q_bulk(const A &a)
+{
+    typedef BulkShape<C> P;
+    typedef ArrangedBrick<C> Q;
+    launch_dependents();
+    char *shared = shared_memory();
+    const BulkRing<C> ring = {shared_address(shared + C::RING_AT), shared_address(shared)};
+    const int tiles = ceil_div(C::N, 16), first = (int)((i64)blockIdx.x * tiles / gridDim.x);
+    const int count = (int)((i64)(blockIdx.x + 1) * tiles / gridDim.x) - first;
+    const char *tile = (const char *)a.w + (i64)first * Q::TILE;
+    if (warp_id() == 8) {
+        if (lane_id() == 0) {
+            ring.init(1, 8);
+            mbarrier_init_fence();
+        }
+        warp_sync();
+#pragma unroll 1
+        for (int i = 0; i < least(P::AHEAD, count * P::CHUNKS); i++)
+            bulk_request<C>(tile + (i64)(i / P::CHUNKS) * Q::TILE, i % P::CHUNKS, ring.data(i), ring.full(i));
+    } else if (C::NORM) {
+        for (int v = threadIdx.x; v < C::K / 8; v += P::WORKERS)
+            shared_store16(shared_address(shared + C::GAINS_AT) + v * 16, pack_gains<typename C::T>(load<4>(a.g + v * 8), load<4>(a.g + v * 8 + 4)));
+    }
+    block_sync();
+    if (warp_id() == 8) {
+        bulk_produce<C>(tile, count, ring);
+        return;
+    }
+    wait_for_previous();
+    const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
+    int *places = (int *)(shared + C::PLACES_AT), keep = 0;
+    if constexpr (C::SEGMENTS)
+        keep = warp_id() < live ? keep_of(a, warp_id()) : 0;
+    bulk_load_x<C>(a, live, shared);
+    if constexpr (C::APPEND)
+        if (threadIdx.x < live)
+            linear_find_place<C>(a, threadIdx.x, places);
+    named_barrier_sync(1, P::WORKERS);
+    if (C::NORM)
+        bulk_stat<C>(shared);
+
+    const u32 x = shared_address(shared + C::X_AT);
+    const float *x_sums = (const float *)(shared + C::X_SUMS_AT), *stat = (const float *)(shared + C::STATS_AT);
+    RingSlot<C::STAGES> slot = {0, 0};
+    for (int t0 = 0, round = 0; t0 < count; t0 += C::ROUND_TILES, round++) {
+        const int here = least(C::ROUND_TILES, count - t0);
+        float *sums = (float *)(shared + C::SUMS_AT) + round % 2 * (C::ROUND_TILES * C::SLICES * P::TILE_SUMS);
+#pragma unroll 1
+        for (int i = 0; i < here * C::SLICES; i++) {
+            float total[P::Q::COLUMN_TILES][4] = {};
+#pragma unroll 1
+            for (int c = i % C::SLICES * P::EACH, left = P::EACH; left > 0; c++, left--) {
+                const BulkChunk<C> chunk(c);
+                const char *data = shared + C::RING_AT + slot.at * C::SLOT_BYTES;
+                ring.wait_full(slot);
+#pragma unroll
+                for (int j = 0; j < C::CHUNK; j += 8) {
+                    const int b = warp_id() + j, at = chunk.begin + b;
+                    if (P::BRICKS % (C::CHUNK * C::SLICES) == 0 || at < chunk.end)
+                        Q::multiply(total, ring.data(slot.at) + b * Q::BRICK, data + P::SCALES + b * (P::ROW * Q::SCALE), data + P::ZEROS + b * (P::ROW * Q::ZERO),
+                                    x + at * (C::BRICK_K * 2), x_sums + at * (Q::GROUPS * C::M), C::K - at * C::BRICK_K);
+                }
+                warp_sync();
+                if (lane_id() == 0)
+                    mbarrier_arrive(ring.empty(slot.at));
+                slot.next();
+            }
+            Q::put(total, sums + i * P::TILE_SUMS + warp_id() * C::M * P::SUM_PITCH, P::SUM_PITCH);
+        }
+        const auto item = [&](int i, int &m, int &n) {
+            const int p = threadIdx.x + i * P::WORKERS;
+            m = p / 8 % C::M;
+            n = (first + t0 + p / (8 * C::M)) * 16 + p % 8 * 2;
+            return p < P::PAIRS && p / (8 * C::M) < here && m < live && n < C::N;
+        };
+        const auto wait = [&] { named_barrier_sync(1, P::WORKERS); };
+        const auto sum = [&](int m, int n) {
+            const int pair = n / 2 - (first + t0) * 8;
+            Vec<float, 2> all;
+#pragma unroll
+            for (int s = 0; s < C::SLICES; s++) {
+                const Vec<float, 2> v = brick_add_warps<C::M * P::SUM_PITCH>(sums + (pair / 8 * C::SLICES + s) * P::TILE_SUMS + m * P::SUM_PITCH + pair % 8 * 2);
+                all[0] = s ? all[0] + v[0] : v[0];
+                all[1] = s ? all[1] + v[1] : v[1];
+            }
+            if (C::NORM) {
+                all[0] = __fmul_rn(all[0], stat[m]);
+                all[1] = __fmul_rn(all[1], stat[m]);
+            }
+            return all;
+        };
+        if constexpr (C::SEGMENTS) {
+            float *kept = (float *)(shared + C::KEPT_AT);
+            const int next = t0 + here;
+            int m, n;
+            wait();
+            for (int i = 0; i < P::ITEMS; i++)
+                if (item(i, m, n)) {
+                    const LinearBias bias = linear_bias<C>(a, n);
+                    const Vec<float, 2> v = sum(m, n);
+                    float *to = kept + m * SEGMENT_COLUMNS + (n - first * 16) % SEGMENT_COLUMNS;
+                    to[0] = v[0] + bias.b[0];
+                    to[1] = v[1] + bias.b[1];
+                }
+            if (next * 16 % SEGMENT_COLUMNS == 0 || next == count)
+                bulk_segment<C>(a, kept, first, count, next, live, keep);
+        } else {
+            linear_finish<C, P::ITEMS, least(P::ITEMS, 2)>(a, places, item, wait, sum);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+// linear_q_bulk.cu - contracts and instance of linear_q_bulk.cuh: linear layers of 1 to 8 rows with quantised weights on sm_90 and newer
+//
+// Chosen before linear_q for weights of int4 in programs of up to 4 tokens, and for LM heads of int4 and int8, where x and three
+// chunks fit shared memory.
+//
+//   plain    RMSNorm before, activation, GLU or residual after in one kernel; a layer norm is a launch of its own
+//   append   the joined q, k, v projection with RoPE; k and v go to the KV cache
+//   head     logits of the last token of up to 8 sequences, and their segments (body/segments.cuh)
+//@ kernel  linear_q_bulk
+//@ variant plain  | APPEND=0 LAST=0 SEGMENTS=0
+//@ variant append | APPEND=1 LAST=0 SEGMENTS=0 ROWS_S=0 ACT=0 GLU=0 RES=0
+//@ variant head   | APPEND=0 LAST=1 ROWS_S=1 ACT=0 GLU=0 RES=0
+//@ plain:  rank 670
+//@ append: rank 680
+//@ head:   rank 690
+//@ plain, append: args x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
+//@ head:   args  $params x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N] $segments
+//@ plain:  match y = linear(x, w:m16k16, b?)                     | NORM=0 EPS=0 ACT=0 GLU=0 RES=0
+//@ plain:  match y = act(linear(x, w:m16k16, b?))                | NORM=0 EPS=0 ACT=act.kind GLU=0 RES=0
+//@ plain:  match y = glu(linear(x, w:m16k16, b?))                | NORM=0 EPS=0 ACT=glu.kind GLU=1 RES=0
+//@ plain:  match y = add(linear(x, w:m16k16, b?), r)             | NORM=0 EPS=0 ACT=0 GLU=0 RES=1
+//@ plain:  match y = linear(rmsnorm(x, g), w:m16k16, b?)         | NORM=1 EPS=rmsnorm.eps ACT=0 GLU=0 RES=0
+//@ plain:  match y = act(linear(rmsnorm(x, g), w:m16k16, b?))    | NORM=1 EPS=rmsnorm.eps ACT=act.kind GLU=0 RES=0
+//@ plain:  match y = glu(linear(rmsnorm(x, g), w:m16k16, b?))    | NORM=1 EPS=rmsnorm.eps ACT=glu.kind GLU=1 RES=0
+//@ append: match y = append(linear(x, w:m16k16, b?), t?)         | NORM=0 EPS=0
+//@ append: match y = append(linear(rmsnorm(x, g), w:m16k16, b?), t?)    | NORM=1 EPS=rmsnorm.eps
+//@ head:   gives y as segments SEGMENTS
+//@ head:   match y = linear(rmsnorm(select_last(x), g), w:m16k16, b?)   | NORM=1 EPS=rmsnorm.eps
+//@ head:   match y = linear(select_last(x), w:m16k16, b?)        | NORM=0 EPS=0
+//@ consts  X: type(x)  Y: type(y)  N: N  K: K  M: pow2(LAST ? min(T_MAX, S_MAX) : T_MAX)  BIAS: has(b)
+//@ plain:  consts ROWS_S: rows(x)
+//@ head:   consts SEGMENTS: logits(y)
+//@ append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
+//@ append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
+//@ append: fits sizeof(KV) > 1
+//@ consts  HALF_SMEM: SM_SMEM / 2 - 1024  BITS: type(w) == int4 ? 4 : 8  GROUP: group(w)  SCALES: scales(w)
+//    SLICES of K fix the order of summation: that of linear_q, which has the rows that do not fit here.
+//@ consts  SLICES: K <= 8192 ? 1 : K <= 16384 ? 2 : 4
+//@ consts  BRICK_K: 128  X_ROW_BYTES: round_up(K * 2, 128) + 64
+//    A block takes all shared memory of an SM; for a matrix below 32 MB it takes half, so that the next kernel can start
+//    beside it.
+//@ tune    BYTES: HALF_SMEM SMEM
+//@ prefer  BYTES=SMEM if N * K / 8 * BITS >= 32000000 || M * X_ROW_BYTES > 36864
+//@ prefer  BYTES=HALF_SMEM
+//@ consts  BLOCKS_PER_SM: BYTES > HALF_SMEM ? 1 : 2
+//    A chunk of 16 KB of codes, or 32 KB: fewer waits of the warps that multiply. ROUND_TILES: tiles whose sums are finished
+//    together.
+//@ tune    CHUNK: 8 16 32
+//@ prefer  CHUNK=32 if BITS == 4 && M == 1 && K == 4096 && !APPEND && !LAST
+//@ prefer  CHUNK=16 if BITS == 4
+//@ prefer  CHUNK=8
+//@ consts  ROUND_TILES: min(min(16, 32 / M), SEGMENTS ? 16 : ceil_div(ceil_div(N, 16), 132))
+//@ consts  SLOT_BYTES: CHUNK * (256 * BITS + 16 * 128 / GROUP * (SCALES == 0 ? 2 : SCALES == 1 ? 3 : SCALES == 2 ? 4 : 8))
+//@ tune    IN_FLIGHT: 49152 65536 98304 32768
+//@ prefer  IN_FLIGHT=65536
+//@ consts  STAGES: min((BYTES - BESIDE_RING) / SLOT_BYTES, 16)
+//@ shared  BARRIERS 256
+//@ shared  PLACES   round_up(M * 8, 16)                                    // append: {page, position} of a row
+//@ shared  STATS    round_up(M * 4, 16)
+//@ shared  SQUARES  round_up(NORM * M * ceil_div(K, 256) * 4, 16)
+//@ shared  GAINS    NORM * K * 2
+//@ shared  X_SUMS   round_up(K / GROUP * M * 4, 16)
+//@ shared  X        M * X_ROW_BYTES
+//@ shared  KEPT     SEGMENTS * M * 1024                                  // logits of a segment until it is whole
+//@ shared  SUMS     2 * ROUND_TILES * SLICES * 8 * M * 80
+//@ shared  RING     STAGES * SLOT_BYTES align 128
+//@ needs   TMA
+//@ fits    sizeof(x) == 2 && K % 64 == 0 && (LAST || BUCKET > 0) && M <= 8
+//@ fits    STAGES >= 3
+//    Measured on an H200 (docs/decisions/033-quantised-weights-by-bulk-copies.md): int8, more than 4 rows and short rows of w are as
+//    fast or faster by linear_q.
+//@ prefer  other if ARCH != 90 || M > 4 || K < 4096 || (LAST ? K > 8192 : BITS == 8)
+//@ launch  grid min(SMS, ceil_div(N, 16))   block 288   smem BYTES
+//@ moves   N * K * BITS / 8 + N * K / GROUP * 2
+//@ flops   2 * (LAST ? S : T) * N * K
+//@ matmul  yes
+//@ overlap yes
+#include "linear_q_bulk.cuh"
+
+struct Config {
+    using T = @X@;
+    using OUT = @Y@;
+//@ append: text     using KV = @KV@;
+    static constexpr int M = @M@, N = @N@, K = @K@;
+    static constexpr int NORM = @NORM@, BIAS = @BIAS@, ACT = @ACT@, GLU = @GLU@, RES = @RES@, APPEND = @APPEND@;
+//@ append: text     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
+    static constexpr int ROWS_S = @ROWS_S@, LAST = @LAST@, SEGMENTS = @SEGMENTS@;
+    static constexpr float EPS = @EPS@;
+    static constexpr int BITS = @BITS@, GROUP = @GROUP@, SCALES = @SCALES@, SLICES = @SLICES@, BRICK_K = @BRICK_K@;
+    static constexpr int BLOCK_M = M, X_ROW_BYTES = @X_ROW_BYTES@, CHUNK = @CHUNK@, ROUND_TILES = @ROUND_TILES@;
+    static constexpr int IN_FLIGHT = @IN_FLIGHT@, STAGES = @STAGES@, SLOT_BYTES = @SLOT_BYTES@, @REGIONS@;
+};
+extern "C" __global__ void __launch_bounds__(288, @BLOCKS_PER_SM@)
+//@ plain, append: text @NAME@(const LinearArgs a) { linear_q_bulk<Config>(a); }
+//@ head:   text @NAME@(const LinearHeadArgs a) { linear_q_bulk<Config>(a); }
