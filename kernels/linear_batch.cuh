@@ -8,16 +8,16 @@
 //
 // What limits it: with few rows reading w, with many the traffic of shared memory. A step of 16 k of a warpgroup reads 64 rows
 // of x and TILE_N of w from there, 2 * (64 + TILE_N) * 16 bytes in TILE_N / 2 clocks, and the copies write beside it. So tiles
-// are 128 rows high, half for each warpgroup, and as wide as the registers allow.
+// are high, 64 rows for each of 2 or 4 warpgroups, and as wide as the registers allow.
 //
-// A block has two warpgroups that multiply, one producer warp, and a ring of STAGES slots in shared memory, each
-// [x 128 x 64 k | w TILE_N x 64 k]:
+// A block has WARPGROUPS warpgroups that multiply, one producer warp, and a ring of STAGES slots in shared memory, each
+// [x 64 * WARPGROUPS x 64 k | w TILE_N x 64 k]:
 //
-//   full[slot]   mbarrier: x and w are in the slot        producer -> warpgroups
-//   empty[slot]  mbarrier: all 8 warps have read it       warpgroups -> producer
+//   full[slot]   mbarrier: x and w are in the slot                        producer -> warpgroups
+//   empty[slot]  mbarrier: all warps of the warpgroups have read it       warpgroups -> producer
 //
-// Rows come in blocks of 64, the rows of one product. Blocks without a live row are neither copied nor multiplied. More than two
-// are several row tiles. With SPLIT_K == 1 a block takes tiles first, first + blocks, ...: the producer requests the next one
+// Rows come in blocks of 64, the rows of one product. Blocks without a live row are neither copied nor multiplied. More than
+// WARPGROUPS are several row tiles. With SPLIT_K == 1 a block takes tiles first, first + blocks, ...: the producer requests the next one
 // while the warpgroups write the last.
 //
 // SPLIT_K > 1: the blocks of a cluster compute one tile, a slice of K each. They exchange sums through distributed shared memory;
@@ -40,12 +40,12 @@
 #include "body/ring.cuh"
 
 template <class C> struct BatchShape {
-    static constexpr int PRODUCER = 8, WORKERS = 256;               // its warp; threads that multiply
-    static constexpr int BLOCK = 64 * 128;                          // bytes of a block of rows in a slot
+    static constexpr int PRODUCER = 4 * C::WARPGROUPS, WORKERS = 128 * C::WARPGROUPS; // its warp; threads that multiply
+    static constexpr int BLOCK = 64 * 128, X = C::WARPGROUPS * BLOCK; // bytes of a block of rows in a slot, of all
     static constexpr int STEPS = ceil_div(C::K, 64);
-    static constexpr int OWN_N = C::TILE_N / C::SPLIT_K;            // columns that this block finishes
-    static constexpr int ACROSS = ceil_div(C::N, C::TILE_N);        // tiles in a row of tiles
-    static constexpr bool ONE_ROW_TILE = C::M <= 128;
+    static constexpr int OWN_N = C::TILE_N / C::SPLIT_K;     // columns that this block finishes
+    static constexpr int ACROSS = ceil_div(C::N, C::TILE_N); // tiles in a row of tiles
+    static constexpr bool ONE_ROW_TILE = C::M <= 64 * C::WARPGROUPS;
     static_assert(OWN_N % 8 == 0, "columns come in eights");
     static_assert(C::SPLIT_K <= STEPS, "each slice of K has a step");
 };
@@ -72,12 +72,12 @@ template <class C> struct BatchWork {
         every = gridDim.x / C::SPLIT_K;
         live = least(live_rows<C::ROWS_S>(step), C::M); // no kernel of a program writes it
         blocks = ceil_div(live, 64);
-        row_tiles = P::ONE_ROW_TILE ? 1 : ceil_div(blocks, 2);
+        row_tiles = P::ONE_ROW_TILE ? 1 : ceil_div(blocks, C::WARPGROUPS);
         turn = every % row_tiles == 0;
         tiles = row_tiles * P::ACROSS;
     }
-    // Tiles with the same columns follow each other, so that w is read from memory once. One of their row tiles may be half
-    // full: each round of all blocks begins with another, so that no block gets it always.
+    // Tiles with the same columns follow each other, so that w is read from memory once. Their row tiles may differ by a block
+    // of rows: each round of all blocks begins with another, so that no block gets it always.
     DEVICE BatchTile tile(int i) const
     {
         const int row = (i + (turn ? i / every : 0)) % row_tiles, from = row * blocks / row_tiles;
@@ -90,16 +90,17 @@ template <class C> struct BatchWork {
 template <class C> DEVICE void batch_copy_w(const LinearArgs &a, int column, int s, int slot, const BatchRing<C> &ring)
 {
     warp_mbarrier_expect(ring.full(slot), C::TILE_N * 128);
-    warp_tensor_copy(ring.data(slot) + 2 * BatchShape<C>::BLOCK, (const TensorMap *)a.w, column, s * 64, ring.full(slot));
+    warp_tensor_copy(ring.data(slot) + BatchShape<C>::X, (const TensorMap *)a.w, column, s * 64, ring.full(slot));
 }
 // The same for the live blocks of x.
 template <class C> DEVICE void batch_copy_x(const LinearArgs &a, const BatchTile &t, int s, int slot, const BatchRing<C> &ring)
 {
     constexpr int BYTES = BatchShape<C>::BLOCK;
     warp_mbarrier_expect(ring.full(slot), t.blocks * BYTES);
-    warp_tensor_copy(ring.data(slot), (const TensorMap *)a.x, t.block * 64, s * 64, ring.full(slot));
-    if (t.blocks > 1)
-        warp_tensor_copy(ring.data(slot) + BYTES, (const TensorMap *)a.x, t.block * 64 + 64, s * 64, ring.full(slot));
+#pragma unroll
+    for (int i = 0; i < C::WARPGROUPS; i++)
+        if (i < t.blocks)
+            warp_tensor_copy(ring.data(slot) + i * BYTES, (const TensorMap *)a.x, (t.block + i) * 64, s * 64, ring.full(slot));
 }
 
 // The producer keeps the ring full; the first steps of w are requested already.
@@ -132,7 +133,7 @@ DEVICE void batch_multiply(float (&d)[C::TILE_N / 2], const BatchWork<C> &work, 
         d[i] = 0.0f;
 #pragma unroll 1
     for (int s = work.s0; s < work.s1; s++) {
-        const u64 x = wgmma_descriptor(ring.data(slot.at), work.warp / 4 * 64, 0), w = wgmma_descriptor(ring.data(slot.at) + 2 * P::BLOCK, 0, 0);
+        const u64 x = wgmma_descriptor(ring.data(slot.at), work.warp / 4 * 64, 0), w = wgmma_descriptor(ring.data(slot.at) + P::X, 0, 0);
         ring.wait_full(slot);
         if (LIVE) {
             wgmma_fence();
@@ -160,20 +161,38 @@ template <class C> DEVICE AppendRow batch_place(const LinearArgs &a, int m, int 
         return AppendRow{};
 }
 
+// What a lane needs of row m beside its sums, read before they are there: residuals; cos and sin of the first columns.
+template <class C> struct BatchBeside {
+    static constexpr int TILES = BatchShape<C>::OWN_N / 8;
+    u32 r[C::RES ? TILES : 1];
+    Vec<float, 2> angles[C::APPEND ? 4 : 1];
+    DEVICE void read(const LinearArgs &a, const AppendRow &row, int m, int live, int n)
+    {
+        typedef typename C::T T;
+        if constexpr (C::RES)
+#pragma unroll
+            for (int j = 0; j < TILES; j++)
+                r[j] = m < live && n + j * 8 < C::N ? *(const u32 *)((const T *)a.r + (i64)m * C::N + n + j * 8 + 2 * (lane_id() & 3)) : 0;
+        read_angles(row, n);
+    }
+    DEVICE void read_angles(const AppendRow &row, int n) // of four times 8 columns
+    {
+        if constexpr (C::APPEND)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                angles[i] = append_angles<C, 1>(row, n + i * 8 + 2 * (lane_id() & 3));
+    }
+};
+
 // Writes columns n .. n + OWN_N of row m: the lane has sums d[4 * j] and d[4 * j + 1] of columns 8 * j + 2 * (lane % 4) and
 // the next. Four lanes exchange results, so that each writes 16 bytes (GLU: 8), for four times 8 columns at a time.
-template <class C> DEVICE void batch_write(const LinearArgs &a, const float *d, const AppendRow &row, int m, int live, int n)
+template <class C> DEVICE void batch_write(const LinearArgs &a, const float *d, const AppendRow &row, BatchBeside<C> beside, int m, int live, int n)
 {
     typedef typename C::T T;
     typedef BatchShape<C> P;
     constexpr int TILES = P::OWN_N / 8;
+    constexpr bool AHEAD = !C::BIAS; // beside biases the angles of the next columns do not fit the registers
     const int t = lane_id() & 3;
-    warp_sync(); // one row at a time: what is read for both would not fit the registers
-    u32 r[C::RES ? TILES : 1];
-    if constexpr (C::RES)
-#pragma unroll
-        for (int j = 0; j < TILES; j++)
-            r[j] = m < live && n + j * 8 < C::N ? *(const u32 *)((const T *)a.r + (i64)m * C::N + n + j * 8 + 2 * t) : 0;
     const auto finish = [&](int j) { // the result for this lane's two columns of eight j; GLU: one, in the low half
         const int at = n + j * 8 + 2 * t;
         Vec<float, 2> v;
@@ -185,16 +204,16 @@ template <class C> DEVICE void batch_write(const LinearArgs &a, const float *d, 
             v[1] += b.b[1];
         }
         if constexpr (C::APPEND) {
-            if (C::ROT > 0 && at < C::N)
-                append_turn<1>(append_angles<C, 1>(row, at), v);
+            if constexpr (C::ROT > 0)
+                append_turn<1>(beside.angles[j % 4], v);
         } else if constexpr (C::GLU) {
             v[0] = activate<C::ACT>(v[0]) * v[1];
         } else {
             v[0] = activate<C::ACT>(v[0]);
             v[1] = activate<C::ACT>(v[1]);
             if constexpr (C::RES) {
-                v[0] += low<T>(r[j]);
-                v[1] += high<T>(r[j]);
+                v[0] += low<T>(beside.r[j]);
+                v[1] += high<T>(beside.r[j]);
             }
         }
         return pack2<T>(v[0], v[1]);
@@ -210,10 +229,14 @@ template <class C> DEVICE void batch_write(const LinearArgs &a, const float *d, 
 #pragma unroll
     for (int j = 0; j < TILES; j += 4) {
         u32 v[4] = {};
+        if (!AHEAD && j > 0)
+            beside.read_angles(row, n + j * 8);
 #pragma unroll
         for (int i = 0; i < 4; i++)
             if (j + i < TILES)
                 v[i] = finish(j + i);
+        if (AHEAD && j + 4 < TILES) // before the stores, which later reads may not pass
+            beside.read_angles(row, n + (j + 4) * 8);
         quad_transpose(v); // now of 8 columns: those of eight j + t
         const int at = n + (j + t) * 8;
         if (m >= live || at >= C::N || j + t >= TILES)
@@ -265,6 +288,53 @@ DEVICE void batch_add_sums(float (&v)[BatchShape<C>::OWN_N / 2], const float (&d
     }
 }
 
+// The warpgroups: multiply tile after tile and write the results.
+template <class C> DEVICE void batch_work(const LinearArgs &a, const BatchWork<C> &work, char *shared, const BatchRing<C> &ring)
+{
+    typedef BatchShape<C> P;
+    RingSlot<C::STAGES> slot = {0, 0};
+#pragma unroll 1
+    for (int i = work.first; i < work.tiles; i += work.every) {
+        const BatchTile t = work.tile(i);
+        const bool some = work.warp / 4 < t.blocks;
+        const int m = (t.block + work.warp / 4) * 64 + work.warp % 4 * 16 + (lane_id() >> 2); // this lane's rows: m and m + 8
+        const AppendRow row[2] = {batch_place<C>(a, m, work.live), batch_place<C>(a, m + 8, work.live)};
+        float d[C::TILE_N / 2];
+        if (some)
+            batch_multiply<C, true>(d, work, slot, ring);
+        else
+            batch_multiply<C, false>(d, work, slot, ring);
+        wait_for_previous();
+        if constexpr (C::SPLIT_K == 1) {
+#pragma unroll
+            for (int h = 0; h < 2 && some; h++) {
+                warp_sync(); // one row at a time: what is read for both would not fit the registers
+                BatchBeside<C> beside;
+                beside.read(a, row[h], m + h * 8, work.live, t.column);
+                batch_write<C>(a, d + h * 2, row[h], beside, m + h * 8, work.live, t.column);
+            }
+        } else {
+            const int own = t.column + work.slice * P::OWN_N;
+            float v[P::OWN_N / 2];
+            BatchBeside<C> beside[2];
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+                beside[h].read(a, row[h], m + h * 8, work.live, own);
+            cluster_arrive(); // all blocks have read their rings, which now receive sums
+            cluster_wait();
+            if (!some)
+                return;
+            batch_send_sums<C>(d, work.slice, (float *)shared, ring.end());
+            mbarrier_wait(ring.end(), 0);
+            batch_add_sums<C>(v, d, (const float *)shared, work.slice);
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+                batch_write<C>(a, v + h * 2, row[h], beside[h], m + h * 8, work.live, own);
+            return;
+        }
+    }
+}
+
 template <class C> DEVICE void linear_batch(const LinearArgs &a)
 {
     typedef BatchShape<C> P;
@@ -279,7 +349,7 @@ template <class C> DEVICE void linear_batch(const LinearArgs &a)
     }
     if (work.warp == P::PRODUCER) {
         if (lane_id() == 0) {
-            ring.init(2, 8);
+            ring.init(2, P::PRODUCER);
             mbarrier_init(arrived, 1);
             mbarrier_init_fence();
         }
@@ -291,41 +361,12 @@ template <class C> DEVICE void linear_batch(const LinearArgs &a)
             warp_mbarrier_expect(arrived, (C::SPLIT_K - 1) * work.tile(work.first).blocks * 64 * P::OWN_N * 4);
     }
     block_sync();
-    RingSlot<C::STAGES> slot = {0, 0};
-    if (work.warp == P::PRODUCER)
-        batch_produce<C>(a, work, ring);
-#pragma unroll 1
-    for (int i = work.first; i < work.tiles && work.warp < P::PRODUCER; i += work.every) {
-        const BatchTile t = work.tile(i);
-        const bool some = work.warp / 4 < t.blocks;
-        const int m = (t.block + work.warp / 4) * 64 + work.warp % 4 * 16 + (lane_id() >> 2); // this lane's rows: m and m + 8
-        const AppendRow row[2] = {batch_place<C>(a, m, work.live), batch_place<C>(a, m + 8, work.live)};
-        float d[C::TILE_N / 2];
-        if (some)
-            batch_multiply<C, true>(d, work, slot, ring);
-        else
-            batch_multiply<C, false>(d, work, slot, ring);
-        wait_for_previous();
-        if constexpr (C::SPLIT_K == 1) {
-#pragma unroll
-            for (int h = 0; h < 2 && some; h++)
-                batch_write<C>(a, d + h * 2, row[h], m + h * 8, work.live, t.column);
-        } else {
-            float v[P::OWN_N / 2];
-            cluster_arrive(); // all blocks have read their rings, which now receive sums
-            cluster_wait();
-            if (!some)
-                return;
-            batch_send_sums<C>(d, work.slice, (float *)shared, arrived);
-            mbarrier_wait(arrived, 0);
-            batch_add_sums<C>(v, d, (const float *)shared, work.slice);
-#pragma unroll
-            for (int h = 0; h < 2; h++)
-                batch_write<C>(a, v + h * 2, row[h], m + h * 8, work.live, t.column + work.slice * P::OWN_N);
-            return;
-        }
+    if (work.warp < P::PRODUCER) {
+        batch_work<C>(a, work, shared, ring);
+        return;
     }
-    if (C::SPLIT_K > 1) { // the producer's part in the barrier above
+    batch_produce<C>(a, work, ring);
+    if (C::SPLIT_K > 1) { // the producer's part in batch_work's barrier
         cluster_arrive();
         cluster_wait();
     }

@@ -57,7 +57,7 @@ DEVICE void fma_tile(const LinearArgs &a, float (&d)[FMA_ROWS<C>][MC], int n, in
 template <class C> DEVICE void linear_fma(const LinearArgs &a)
 {
     constexpr int MC = C::M < 8 ? pow2_at_least(C::M) : 8, WARPS = FMA_THREADS / 32;
-    SHARED(RowStat, stat, C::M);
+    SHARED(RowStat, stat, C::M <= 64 ? C::M : 1); // more rows have their norm in a launch of its own
     SHARED(float, done, WARPS * MC * FMA_ROWS<C>);
     launch_dependents();
     wait_for_previous();

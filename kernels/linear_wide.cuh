@@ -16,6 +16,8 @@
 // (CLUSTER_SIZE = 2) shares TILE_N columns: one takes the even stages, one the odd, so each reads half of x; they swap
 // half of their sums through distributed shared memory, and each finishes half of the rows.
 //
+// ROW_BLOCKS: any number of rows; blocks with the same blockIdx.y compute 64 of them.
+//
 // Order of summation: that of body/linear.cuh. Warp j over k of stage s has block 4s + j of 32 k, whose chain is (4s +
 // j) mod 8. A block without a partner sweeps over the even stages, then over the odd ones, for the same order.
 //
@@ -116,7 +118,7 @@ template <class C> DEVICE void wide_load_x(const LinearArgs &a, WideWalk<C> at, 
             break;
         const T *row = C::LAST ? (const T *)a.x + (i64)source_row<C::LAST>(a.rows, most(0, least(m, live - 1))) * C::K
                                : from + (i64)i * P::AT_ONCE * C::K;
-        wide_copy<C>(to + i * P::AT_ONCE * 256, m < (C::ROWS_S ? live : C::M) ? row : 0, at.s * 128 + u * 8, a.x);
+        wide_copy<C>(to + i * P::AT_ONCE * 256, m < (C::ROWS_S || C::ROW_BLOCKS ? live : C::M) ? row : 0, at.s * 128 + u * 8, a.x);
     }
 }
 
@@ -309,7 +311,8 @@ DEVICE void wide_finish(const LinearArgs &a, const float *sums, const float *oth
     linear_finish<C, P::ITEMS, AHEAD>(a, places, at, wait, sum);
 }
 
-template <class C> DEVICE void linear_wide(const LinearArgs &a)
+// Rows before .. before + M; all pointers of `a` are moved there.
+template <class C> DEVICE void wide_rows(const LinearArgs &a, int before)
 {
     typedef WideShape<C> P;
     typedef typename C::T T;
@@ -339,7 +342,7 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
     WideWalk<C> walk = {first, C::CLUSTER_SIZE == 1 ? 0 : rank}, ahead = walk;
     for (int i = 0; i < C::STAGES - 1 && i < total; i++, ahead.next(rank))
         wide_load_w<C>(a, ahead, last, ring + i * C::STAGE_BYTES);
-    const int live = least(live_rows<C::ROWS_S>(a.step), C::M);  // no kernel of a program writes it
+    const int live = least(live_rows<C::ROWS_S>(a.step) - before, C::M);  // no kernel of a program writes it
     wait_for_previous();
     ahead = walk;
     for (int i = 0; i < C::STAGES - 1; i++) {
@@ -419,4 +422,35 @@ template <class C> DEVICE void linear_wide(const LinearArgs &a)
     }
     if (C::CLUSTER_SIZE == 2)
         cluster_wait();
+}
+
+// The arguments for rows m, m + 1, ...
+template <class C> DEVICE LinearArgs linear_rows_from(LinearArgs a, int m)
+{
+    typedef typename C::T T;
+    int columns = C::N / (C::GLU ? 2 : 1); // of y
+    if constexpr (C::APPEND)
+        columns = C::H * C::E;
+    if (C::LAST)
+        a.rows += m;
+    else
+        a.x = (const T *)a.x + (i64)m * C::K;
+    a.r = (const T *)a.r + (i64)m * C::N;
+    a.token += m;
+    a.y = (typename C::OUT *)a.y + (i64)m * columns;
+    return a;
+}
+
+template <class C> DEVICE void linear_wide(const LinearArgs &a)
+{
+    if constexpr (C::ROW_BLOCKS) {
+        const int before = blockIdx.y * 64;
+        if (before >= live_rows<C::ROWS_S>(a.step)) {
+            wait_for_previous();
+            return;
+        }
+        wide_rows<C>(linear_rows_from<C>(a, before), before);
+    } else {
+        wide_rows<C>(a, 0);
+    }
 }

@@ -2,6 +2,8 @@
 //
 // Chosen for 16-bit weights of at least 2,048 x 2,048 elements in decode programs of 65 to 512 tokens, where it costs as much as
 // linear_tile in the model of `select` and has the lower rank. Measured: docs/decisions/029-65-to-512-rows.md.
+// With precision.sums = "fixed" it has prompts of any size, too, and 33 to 64 rows of wide matrices
+// (docs/decisions/032-order-of-sums.md).
 //
 //   plain    activation, GLU or residual after
 //   append   the joined q, k, v projection with RoPE; k and v go to the KV cache
@@ -20,23 +22,30 @@
 //@ plain:  consts ROWS_S: rows(x)
 //@ append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
 //@ append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
-//@ consts  ROW_TILES: ceil_div(T_MAX, 128)
+//    A tile of 256 rows (4 warpgroups) takes less time without its fourth block of rows, but there are registers for 128 columns
+//    only. It is chosen where it was measured to be the faster.
+//@ tune    WARPGROUPS: 2 4
+//@ plain:  prefer WARPGROUPS=4 if T_MAX > 128 && N >= 16384 && !RES
+//@ prefer  WARPGROUPS=4 if T_MAX > 128 && T_MAX <= 256 && N >= 3072 && N <= 6336
+//@ prefer  WARPGROUPS=2
+//@ consts  TILE_M: 64 * WARPGROUPS  ROW_TILES: ceil_div(T_MAX, TILE_M)
 //@ tune    SPLIT_K: 1 2 4
 //@ order   SPLIT_K
+//@ sums    linear = slices SPLIT_K
 //@ prefer  SPLIT_K=4 if N * ROW_TILES <= 2048 && K >= 8192
 //@ prefer  SPLIT_K=2 if N * ROW_TILES <= 14784
 //@ prefer  SPLIT_K=1
 //    CLUSTERS run at once, ACROSS in a row of tiles. EVEN: the width that gives them the same number of columns in each round.
 //@ consts  CLUSTERS: SPLIT_K == 1 ? 132 : SPLIT_K == 2 ? 66 : 30  ACROSS: max(1, CLUSTERS / ROW_TILES)
 //    A lane has registers for 128 sums, but not beside a residual.
-//@ consts  WIDEST: RES && SPLIT_K == 1 ? 224 : 256  EVEN: ceil_div(N, ceil_div(N, ACROSS * WIDEST) * ACROSS)
+//@ consts  WIDEST: WARPGROUPS == 4 ? 128 : RES && SPLIT_K == 1 ? 224 : 256  EVEN: ceil_div(N, ceil_div(N, ACROSS * WIDEST) * ACROSS)
 //@ consts  EVEN_N: EVEN <= 32 ? 32 : EVEN <= 48 && SPLIT_K <= 2 ? 48 : EVEN <= 64 ? 64 : EVEN <= 96 ? 96 : EVEN <= 112 && SPLIT_K <= 2 ? 112 : round_up(EVEN, 32)
 //@ tune    TILE_N: EVEN_N 32 48 64 96 112 128 160 192 224 256
 //@ prefer  TILE_N=EVEN_N
-//@ consts  SLOT_BYTES: (128 + TILE_N) * 128
+//@ consts  SLOT_BYTES: (TILE_M + TILE_N) * 128
 //@ consts  STAGES: min(16, (SMEM - BESIDE_RING) / SLOT_BYTES)
 //@ shared  RING     STAGES * SLOT_BYTES
-//@ shared  SUMS     (SPLIT_K - 1) * 128 * (TILE_N / SPLIT_K) * 4 over RING  // received from the other slices
+//@ shared  SUMS     (SPLIT_K - 1) * TILE_M * (TILE_N / SPLIT_K) * 4 over RING  // received from the other slices
 //@ shared  BARRIERS 33 * 8                      // full and empty of each of up to 16 slots; sums received
 //@ tiled   x 64
 //@ tiled   w TILE_N
@@ -45,10 +54,10 @@
 //@ append: fits X == KV && E % 8 == 0
 //@ fits    TILE_N <= WIDEST && TILE_N % (8 * SPLIT_K) == 0 && SPLIT_K <= ceil_div(K, 64)
 //    Logits are those of a head.
-//@ fits    BUCKET > 0 && T_MAX > 64 && logits(y) == 0
+//@ fits    (BUCKET > 0 || FIXED) && T_MAX > (FIXED && N > 8192 ? 32 : 64) && logits(y) == 0
 //    Small layers are linear_tile's: its blocks leave room for those of the next kernel.
-//@ prefer  other if !DECODE || N < 2048 || K < 2048
-//@ launch  grid min(SPLIT_K > 1 ? 65535 : SMS, ceil_div(M, 128) * ceil_div(N, TILE_N)) * SPLIT_K   block 288
+//@ prefer  other if !FIXED && (!DECODE || N < 2048 || K < 2048)
+//@ launch  grid min(SPLIT_K > 1 ? 65535 : SMS, ceil_div(M, TILE_M) * ceil_div(N, TILE_N)) * SPLIT_K   block 128 * WARPGROUPS + 32
 //@ moves   2 * N * K + 2 * M * (K + N)
 //@ flops   2 * M * N * K
 //@ rate    65
@@ -63,8 +72,8 @@ struct Config {
     static constexpr int M = @M@, N = @N@, K = @K@;
     static constexpr int BIAS = @BIAS@, ACT = @ACT@, GLU = @GLU@, RES = @RES@, APPEND = @APPEND@, ROWS_S = @ROWS_S@;
 //@ append: text     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
-    static constexpr int TILE_N = @TILE_N@, SPLIT_K = @SPLIT_K@;
+    static constexpr int WARPGROUPS = @WARPGROUPS@, TILE_N = @TILE_N@, SPLIT_K = @SPLIT_K@;
     static constexpr int STAGES = @STAGES@, SLOT_BYTES = @SLOT_BYTES@, @REGIONS@;
 };
-extern "C" __global__ void CLUSTER(Config::SPLIT_K) __launch_bounds__(288, 1)
+extern "C" __global__ void CLUSTER(Config::SPLIT_K) __launch_bounds__(128 * Config::WARPGROUPS + 32, 1)
 @NAME@(const LinearArgs a) { linear_batch<Config>(a); }

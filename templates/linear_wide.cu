@@ -6,40 +6,47 @@
 //   plain    norm before, activation, GLU or residual after in one kernel
 //   append   the joined q, k, v projection with RoPE; k and v go to the KV cache
 //   head     logits of the last token of up to 64 sequences. It writes no segments: the sampler reads the whole row
+//   rows, rows_append, rows_head   the same for any number of rows, with precision.sums = "fixed"
 //
 // TILE_N_MAX: what registers and shared memory hold. CLUSTER_N: columns for each pair of blocks (sm_90) or block, if
 // all SMs take part. WHOLE_SM: a block takes all shared memory of an SM, for matrices of 32 MB and more or where half
 // is too little.
 //@ kernel  linear_wide
-//@ variant plain  | APPEND=0 LAST=0
-//@ variant append | APPEND=1 LAST=0 ROWS_S=0 ACT=0 GLU=0 RES=0
-//@ variant head   | APPEND=0 LAST=1 ROWS_S=1 ACT=0 GLU=0 RES=0
+//@ variant plain  | APPEND=0 LAST=0 ROW_BLOCKS=0
+//@ variant append | APPEND=1 LAST=0 ROW_BLOCKS=0 ROWS_S=0 ACT=0 GLU=0 RES=0
+//@ variant head   | APPEND=0 LAST=1 ROW_BLOCKS=0 ROWS_S=1 ACT=0 GLU=0 RES=0
+//@ variant rows   | APPEND=0 LAST=0 ROW_BLOCKS=1
+//@ variant rows_append | APPEND=1 LAST=0 ROW_BLOCKS=1 ROWS_S=0 ACT=0 GLU=0 RES=0
+//@ variant rows_head | APPEND=0 LAST=1 ROW_BLOCKS=1 ROWS_S=1 ACT=0 GLU=0 RES=0
 //@ plain:  rank 320
 //@ append: rank 330
 //@ head:   rank 340
-//@ plain, append: args x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
-//@ head:   args  x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N]
-//@ plain:  match y = linear(x, w, b?)                            | NORM=0 EPS=0 ACT=0 GLU=0 RES=0
-//@ plain:  match y = act(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=act.kind GLU=0 RES=0
-//@ plain:  match y = glu(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=glu.kind GLU=1 RES=0
-//@ plain:  match y = add(linear(x, w, b?), r)                    | NORM=0 EPS=0 ACT=0 GLU=0 RES=1
+//@ rows:   rank 342
+//@ rows_append: rank 344
+//@ rows_head: rank 346
+//@ plain, append, rows, rows_append: args x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
+//@ head, rows_head: args  x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N]
+//@ plain, rows: match y = linear(x, w, b?)                            | NORM=0 EPS=0 ACT=0 GLU=0 RES=0
+//@ plain, rows: match y = act(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=act.kind GLU=0 RES=0
+//@ plain, rows: match y = glu(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=glu.kind GLU=1 RES=0
+//@ plain, rows: match y = add(linear(x, w, b?), r)                    | NORM=0 EPS=0 ACT=0 GLU=0 RES=1
 //@ plain:  match y = linear(rmsnorm(x, g), w, b?)                | NORM=1 EPS=rmsnorm.eps ACT=0 GLU=0 RES=0
 //@ plain:  match y = act(linear(rmsnorm(x, g), w, b?))           | NORM=1 EPS=rmsnorm.eps ACT=act.kind GLU=0 RES=0
 //@ plain:  match y = glu(linear(rmsnorm(x, g), w, b?))           | NORM=1 EPS=rmsnorm.eps ACT=glu.kind GLU=1 RES=0
 //@ plain:  match y = linear(layernorm(x, g, c), w, b?)           | NORM=2 EPS=layernorm.eps ACT=0 GLU=0 RES=0
 //@ plain:  match y = act(linear(layernorm(x, g, c), w, b?))      | NORM=2 EPS=layernorm.eps ACT=act.kind GLU=0 RES=0
 //@ plain:  match y = glu(linear(layernorm(x, g, c), w, b?))      | NORM=2 EPS=layernorm.eps ACT=glu.kind GLU=1 RES=0
-//@ append: match y = append(linear(x, w, b?), t?)                | NORM=0 EPS=0
+//@ append, rows_append: match y = append(linear(x, w, b?), t?)                | NORM=0 EPS=0
 //@ append: match y = append(linear(rmsnorm(x, g), w, b?), t?)    | NORM=1 EPS=rmsnorm.eps
 //@ append: match y = append(linear(layernorm(x, g, c), w, b?), t?)    | NORM=2 EPS=layernorm.eps
 //@ head:   match y = linear(rmsnorm(select_last(x), g), w, b?)   | NORM=1 EPS=rmsnorm.eps
 //@ head:   match y = linear(layernorm(select_last(x), g, c), w, b?)   | NORM=2 EPS=layernorm.eps
-//@ head:   match y = linear(select_last(x), w, b?)               | NORM=0 EPS=0
-//@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: pow2(LAST ? min(T_MAX, S_MAX) : T_MAX)  BIAS: has(b)
-//@ plain:  consts ROWS_S: rows(x)
-//@ append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
-//@ append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
-//@ append: fits sizeof(KV) > 1
+//@ head, rows_head: match y = linear(select_last(x), w, b?)               | NORM=0 EPS=0
+//@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: min(ROW_BLOCKS ? 64 : 1048576, pow2(LAST ? min(T_MAX, S_MAX) : T_MAX))  BIAS: has(b)
+//@ plain, rows: consts ROWS_S: rows(x)
+//@ append, rows_append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
+//@ append, rows_append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
+//@ append, rows_append: fits sizeof(KV) > 1
 //@ consts  BLOCK_M: M <= 16 ? 16 : M <= 32 ? 32 : 64
 //@ tune    CLUSTER_SIZE: 1 2
 //@ prefer  CLUSTER_SIZE=2 if CLUSTER
@@ -69,12 +76,16 @@
 //@ tune    BLOCKS_PER_SM: 1 2
 //@ prefer  BLOCKS_PER_SM=1 if WHOLE_SM == 1 || NORM == 2 || (ARCH >= 100 && BLOCK_M == 64)
 //@ prefer  BLOCKS_PER_SM=2
-//@ fits    sizeof(x) == 2 && X == W && (LAST || BUCKET > 0) && M <= 64 && STAGES >= 2
+//@ sums    linear = chains 8
+//@ fits    sizeof(x) == 2 && X == W && (LAST || BUCKET > 0 || ROW_BLOCKS) && M <= 64 && STAGES >= 2
+//@ rows, rows_append, rows_head: fits FIXED
 //@ fits    CLUSTER || CLUSTER_SIZE == 1
 //@ prefer  other if TILE_N > TILE_N_MAX
 //    On sm_90a a layer norm launch and linear_hopper are faster than layer norm in this kernel.
 //@ prefer  other if NORM == 2 && WGMMA && K % 8 == 0
-//@ launch  grid max(1, min(SMS / CLUSTER_SIZE, ceil_div(N, 8))) * CLUSTER_SIZE   block THREADS
+//    Each row of blocks reads w again.
+//@ rows, rows_append, rows_head: prefer other if WGMMA || T_MAX <= 64
+//@ launch  grid max(1, min(SMS / CLUSTER_SIZE, ceil_div(N, 8))) * CLUSTER_SIZE, ROW_BLOCKS ? ceil_div(ROWS_S ? S : T, 64) : 1   block THREADS
 //@ moves   2 * N * K
 //@ flops   2 * (LAST ? S : T) * N * K
 //@ matmul  yes
@@ -84,11 +95,11 @@
 struct Config {
     using T = @X@;
     using OUT = @Y@;
-//@ append: text     using KV = @KV@;
+//@ append, rows_append: text     using KV = @KV@;
     static constexpr int M = @M@, N = @N@, K = @K@;
     static constexpr int NORM = @NORM@, BIAS = @BIAS@, ACT = @ACT@, GLU = @GLU@, RES = @RES@, APPEND = @APPEND@;
-//@ append: text     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
-    static constexpr int ROWS_S = @ROWS_S@, LAST = @LAST@;
+//@ append, rows_append: text     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
+    static constexpr int ROWS_S = @ROWS_S@, LAST = @LAST@, ROW_BLOCKS = @ROW_BLOCKS@;
     static constexpr float EPS = @EPS@;
     static constexpr int TILE_N = @TILE_N@, BLOCK_M = @BLOCK_M@, THREADS = @THREADS@, CLUSTER_SIZE = @CLUSTER_SIZE@;
     static constexpr int STAGES = @STAGES@, STAGE_BYTES = @STAGE_BYTES@, SUM = @SUM@, OTHER_SUM = @OTHER_SUM@, @REGIONS@;
