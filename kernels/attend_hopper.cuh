@@ -6,6 +6,9 @@
 //                         by 64 columns; row r has the tokens [q_start, q_start + q_len)
 //   y [T, H*E]
 //
+// With SPLIT queries [T, H*E], keys and values [T, G*E] are matrices of their own, and what body/scored.cuh lists may
+// change the scores.
+//
 // A block is one warpgroup: 64 tokens of a text, one head. blockIdx.x is the head; blockIdx.y counts such pieces from
 // the first row on (the grid is an upper bound; blocks without a piece exit). Thread 0 issues all TMA copies: the
 // queries, then keys and values in tiles of 64, STAGES of them in flight, so a text of up to 64 * STAGES tokens is
@@ -29,12 +32,28 @@
 #include "device/warp.cuh"
 #include "device/wgmma.cuh"
 #include "body/ring.cuh"
+#include "body/scored.cuh"
 
 struct AttendHopperArgs {
     const TensorMap *x;
     const FtxStep *step;
     const FtxRow *rows;
     void *y;
+
+    DEVICE const TensorMap *queries() const { return x; }
+    DEVICE const TensorMap *keys() const { return x; }
+    DEVICE const TensorMap *values() const { return x; }
+};
+struct AttendSplitArgs {
+    const TensorMap *q, *k, *v;
+    const float *table, *bias, *slopes; // body/scored.cuh
+    const FtxStep *step;
+    const FtxRow *rows;
+    void *y;
+
+    DEVICE const TensorMap *queries() const { return q; }
+    DEVICE const TensorMap *keys() const { return k; }
+    DEVICE const TensorMap *values() const { return v; }
 };
 
 template <class K> struct TextShape {
@@ -82,23 +101,24 @@ template <class K> DEVICE void copy_rows(const TensorMap *x, u32 to, int row, in
 }
 
 // 64 keys and their values into a slot. `with`: bytes of queries that the keys' barrier waits for, too.
-template <class K> DEVICE void copy_keys(const AttendHopperArgs &a, int row, const TextRing<K> &ring, int slot, u32 with)
+template <class K, class A> DEVICE void copy_keys(const A &a, int row, const TextRing<K> &ring, int slot, u32 with)
 {
     constexpr int GROUP = K::HEADS / K::KV_HEADS;
-    const int column = (K::HEADS + blockIdx.x / GROUP) * K::E;
+    const int column = ((K::SPLIT ? 0 : K::HEADS) + blockIdx.x / GROUP) * K::E;
     mbarrier_expect(ring.full(slot, 0), K::TILE_BYTES + with);
-    copy_rows<K>(a.x, ring.data(slot), row, column, ring.full(slot, 0));
+    copy_rows<K>(a.keys(), ring.data(slot), row, column, ring.full(slot, 0));
     mbarrier_expect(ring.full(slot, 1), K::TILE_BYTES);
-    copy_rows<K>(a.x, ring.data(slot) + K::TILE_BYTES, row, column + K::KV_HEADS * K::E, ring.full(slot, 1));
+    copy_rows<K>(a.values(), ring.data(slot) + K::TILE_BYTES, row, column + (K::SPLIT ? 0 : K::KV_HEADS * K::E), ring.full(slot, 1));
 }
 
-// The queries and the first STAGES tiles.
-template <class K> DEVICE void copy_first(const AttendHopperArgs &a, const TextPiece &p, u32 queries, const TextRing<K> &ring)
+// The queries and the first STAGES tiles of what they see.
+template <class K, class A>
+DEVICE void copy_first(const A &a, const TextPiece &p, const Seen &seen, u32 queries, const TextRing<K> &ring)
 {
-    copy_rows<K>(a.x, queries, p.start + p.first, blockIdx.x * K::E, ring.full(0, 0));
+    copy_rows<K>(a.queries(), queries, p.start + p.first, blockIdx.x * K::E, ring.full(0, 0));
 #pragma unroll 1
-    for (int i = 0; i < K::STAGES && i * 64 < p.len; i++)
-        copy_keys<K>(a, p.start + i * 64, ring, i, i ? 0 : K::TILE_BYTES);
+    for (int i = 0; i < K::STAGES && i * 64 < seen.end - seen.begin; i++)
+        copy_keys<K>(a, p.start + seen.begin + i * 64, ring, i, i ? 0 : K::TILE_BYTES);
 }
 
 // --- the warpgroup's 64 queries; accumulators lie as wgmma.cuh says ------------------------------
@@ -129,10 +149,10 @@ template <class K> struct TextTile {
         }
     }
     // Scores become weights 2^(s * SCALE * log2(e) - top), packed as the A operand of the next product; earlier sums are
-    // scaled to the new top.
+    // scaled to the new top. Those that score_tile changed are exponents of 2.
     DEVICE void weigh(u32 (&p)[4][4], float (&s)[32])
     {
-        constexpr float BY = K::SCALE * 1.4426950408889634f;
+        constexpr float BY = Scores<K>::CHANGED ? 1.0f : K::SCALE * 1.4426950408889634f;
         float change = 1.0f, scale[2];
 #pragma unroll
         for (int r = 0; r < 2; r++) {
@@ -239,41 +259,55 @@ template <class K> DEVICE void write_rows(typename K::T *y, const char *from, in
     }
 }
 
-template <class K> // K: T HEADS KV_HEADS E SCALE STAGES SEQUENCES SMEM
-__device__ void attend_hopper(const AttendHopperArgs &a)
+template <class K, class A> // K: T HEADS KV_HEADS E SCALE STAGES SEQUENCES, and those of body/scored.cuh
+__device__ void attend_hopper(const A &a)
 {
     launch_dependents();
     char *shared = shared_memory();
     const u32 base = shared_address(shared);
     const TextRing<K> ring = {base + K::RING_AT, base + K::BARRIERS_AT};
     if (threadIdx.x == 0) {
-        tensor_map_prefetch(a.x);
+        tensor_map_prefetch(a.queries());
         ring.init(1, 4);
         mbarrier_init_fence();
     }
     const TextPiece p = find_text<K>(a.step, a.rows);  // written between programs only
+    if constexpr (K::SPAN > 0)
+        spread_bias<K>((float *)(shared + K::BIAS_AT), a.bias);
     wait_for_previous();
     if (p.len == 0)
         return;
+    const Seen seen = find_seen<K>(p.first, p.len);
     if (threadIdx.x == 0)
-        copy_first<K>(a, p, base, ring);
+        copy_first<K>(a, p, seen, base, ring);
     block_sync();
 
     TextTile<K> tile;
     RingSlot<K::STAGES> slot = {0, 0};
     tile.clear();
 #pragma unroll 1
-    for (int position = 0; position < p.len; position += 64) {
+    for (int position = seen.begin; position < seen.end; position += 64) {
         const int valid = p.len - position;
         const u32 keys = ring.data(slot.at), values = keys + K::TILE_BYTES;
         float s[32];
         u32 weights[4][4];
         ring.wait_full(slot, 0);
+        if constexpr (K::ROT > 0) {
+            if (position == seen.begin)
+                rotate_rows<K>(base, a.table, p.first, p.len);
+            rotate_rows<K>(keys, a.table, position, p.len);
+            block_sync();
+            async_proxy_fence();
+        }
         wgmma_fence();
         tile.scores(s, wgmma_descriptor(base, 0, 0), wgmma_descriptor(keys, 0, 0));
         wgmma_commit();
         wgmma_wait<0>();
         wgmma_complete(s);
+        if constexpr (Scores<K>::CHANGED)
+            score_tile<K>(s, (const float *)(shared + K::BIAS_AT), a.slopes, position - p.first);
+        if constexpr (Scores<K>::HIDDEN)
+            mask_unseen<K>(s, position - p.first);
         if (valid < 64)
             mask_scores(s, valid);
         tile.weigh(weights, s);
@@ -285,7 +319,7 @@ __device__ void attend_hopper(const AttendHopperArgs &a)
         wgmma_commit();
         wgmma_wait<0>();
         tile.take();
-        if (valid > 64 * K::STAGES) {
+        if (seen.end - position > 64 * K::STAGES) {
             if (lane_id() == 0)
                 mbarrier_arrive(ring.empty(slot.at));
             if (threadIdx.x == 0) {

@@ -50,13 +50,12 @@ static inline void AT(flash_scores)(const float *const q[FLASH_QUERIES], const f
             scores[i][j] = -3.4e38f;
 }
 
-/* Adds n <= FLASH_KEYS keys and values. */
-static inline void AT(flash_keys)(FlashState *f, const float *const q[FLASH_QUERIES], float scale, const float *k,
-                                  int64_t ks, const float *v, int64_t vs, int n, int64_t E)
+/* Adds n <= FLASH_KEYS values, whose scores are scale * p. */
+static inline void AT(flash_weigh)(FlashState *f, float p[FLASH_QUERIES][FLASH_KEYS], float scale, const float *v,
+                                   int64_t vs, int n, int64_t E)
 {
-    float p[FLASH_QUERIES][FLASH_KEYS], keep[FLASH_QUERIES];
+    float keep[FLASH_QUERIES];
 
-    AT(flash_scores)(q, k, ks, n, E, p);
     for (int i = 0; i < FLASH_QUERIES; i++) {
         Vf sum = {0}, top = vset(f->most[i]);
         int whole = 0; /* keys in whole vectors */
@@ -98,6 +97,16 @@ static inline void AT(flash_keys)(FlashState *f, const float *const q[FLASH_QUER
             else
                 vstore_n(f->y[i] + e, y[i], E - e);
     }
+}
+
+/* Adds n <= FLASH_KEYS keys and values. */
+static inline void AT(flash_keys)(FlashState *f, const float *const q[FLASH_QUERIES], float scale, const float *k,
+                                  int64_t ks, const float *v, int64_t vs, int n, int64_t E)
+{
+    float p[FLASH_QUERIES][FLASH_KEYS];
+
+    AT(flash_scores)(q, k, ks, n, E, p);
+    AT(flash_weigh)(f, p, scale, v, vs, n, E);
 }
 
 static inline void AT(flash_end)(const FlashState *f, int i, int64_t E, float *y)

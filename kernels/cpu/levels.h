@@ -36,13 +36,14 @@ static inline int64_t cpu_type_bytes(int64_t type)
 /* All kernels by name; each exists at every level. */
 // clang-format off
 #define CPU_FAMILIES(F) \
-    F(embed) F(linear) F(rmsnorm) F(layernorm) F(act) F(glu) F(add) F(mul) F(mul_by) F(slice) F(join) F(scale) F(rope) \
-    F(head_norm) F(append) F(append_norm) F(cache) F(attend) F(attend_paged) F(attend_packed) F(cross_append) \
+    F(embed) F(embed_part) F(linear) F(rmsnorm) F(layernorm) F(act) F(glu) F(add) F(mul) F(mul_by) F(slice) F(join) F(scale) F(rope) \
+    F(head_norm) F(append) F(append_norm) F(cache) F(attend) F(attend_paged) F(attend_packed) F(attend_texts) \
+    F(cross_append) \
     F(cross_cache) F(attend_cross) F(clamp) F(glu_clamped) F(scale_by_position) F(slice_heads) F(join_parts) \
     F(route_weights) \
     F(select_first) F(select_last) F(select_id) F(pool_mean) F(normalize) F(sample) F(sample_probs) F(beam) F(route) \
     F(expert_linear) F(expert_sum) \
-    F(linear_q) F(quantise) F(all_reduce) F(all_gather) F(rank_slice)
+    F(linear_q) F(quantise) F(all_reduce) F(all_gather) F(gather_logits) F(rank_slice)
 // clang-format on
 
 #if defined __x86_64__

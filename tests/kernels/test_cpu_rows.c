@@ -183,6 +183,46 @@ static void embedding(void **state)
         }
 }
 
+/* Each rank has the rows of its ids, zeros for the others: the sum is the whole embedding. Of 301 ids the last rank has fewer. */
+static void embedding_of_ranks(void **state)
+{
+    enum { V = 301, CONTEXT = 33, SLOTS = 3, T = 7, RANKS = 3, P = (V + RANKS - 1) / RANKS };
+    static const DType types[] = {DT_FP32, DT_FP16, DT_BF16};
+
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (int i = 0; i < WIDTHS * 3; i++) {
+            const int D = widths[i / 3];
+            const DType wt = types[i % 3];
+            char *w = random_tensor((size_t)P * RANKS * D, wt, 1.0f);
+            float *y = malloc(sizeof *y * T * D), *want = malloc(sizeof *y * T * D);
+            int32_t wanted[SLOTS][CONTEXT] = {{0}};
+            FtxToken token[T];
+
+            for (int t = 0; t < T; t++)
+                token[t] = (FtxToken){t == 0 ? P - 1 : t == 1 ? P : random_below(V), t, t % 2, t % 2 ? 2 : 0};
+            ref_embed(token, T, (RefTensor){w, wt}, (RefTensor){NULL, wt}, 0, D, wanted[0], CONTEXT, want);
+            for (int rank = 0; rank < RANKS; rank++) {
+                int32_t history[SLOTS][CONTEXT] = {{0}};
+                FtxPeers peers = {.rank = rank, .ranks = RANKS};
+
+                call(kernel_at("embed_part", level),
+                     (void *const[]){w + (size_t)rank * P * D * dtype_size(wt), token, history, &peers, y},
+                     (const int64_t[]){[EMBED_PART_P] = P,
+                                       [EMBED_PART_D] = D,
+                                       [EMBED_PART_WT] = wt,
+                                       [EMBED_PART_CONTEXT] = CONTEXT,
+                                       [EMBED_PART_ENCODE] = 0},
+                     T, 2, 2);
+                assert_memory_equal(history, wanted, sizeof history);
+                for (int t = 0; t < T; t++)
+                    for (int k = 0; k < D; k++)
+                        assert_true(y[t * D + k] == (token[t].id / P == rank ? want[t * D + k] : 0.0f));
+            }
+            free(w), free(y), free(want);
+        }
+}
+
 /* Scaled, with the rows of types; what an encoder reads is no history. */
 static void embedding_of_texts(void **state)
 {
@@ -236,7 +276,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(norms),     cmocka_unit_test(activations), cmocka_unit_test(extremes),
         cmocka_unit_test(sums),      cmocka_unit_test(embedding),   cmocka_unit_test(embedding_of_texts),
-        cmocka_unit_test(last_rows), cmocka_unit_test(limits),
+        cmocka_unit_test(last_rows), cmocka_unit_test(limits),      cmocka_unit_test(embedding_of_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

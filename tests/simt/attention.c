@@ -505,6 +505,90 @@ static int block_self(Ir *g, const Block *b, int x)
                b->softcap, A, type);
 }
 
+/* Attention of texts whose queries, keys and values are apart, with what changes a score. The texts have tiles that a
+ * window hides whole, in part and not at all. */
+typedef struct SplitText {
+    DType t;
+    int H, G, E;
+    const char *scope;
+    int window, span, slopes, rot;
+    double softcap;
+    int n, length[4];
+} SplitText;
+
+static int rotated(Ir *g, int x, int table, const SplitText *p, int heads)
+{
+    return p->rot ? add(g, "rope %%%d %%%d {style=\"half\"} : [T,%d,%d] %s", x, table, heads, p->E, dtype_name(p->t))
+                  : x;
+}
+
+static void add_split_text(Suite *s, const SplitText *p)
+{
+    const char *type = dtype_name(p->t);
+    Ir g = {.text = "graph \"case\"\nlimits sequences=7 context=512 tokens=600 kv_block=8 kv_pages=72 logit_bias=4 "
+                    "end_ids=4\n"};
+    Case c = {.kv = p->t, .only = "attend_hopper_split", .encode = true};
+    int rows[4][2], table = 0; /* of RoPE */
+    char bias[12] = "-", slopes[12] = "-", name[200];
+
+    g.n = strlen(g.text);
+    add(&g, "ids : [T] i32");
+    int q = heads_of(&g, p->H, p->E, p->t), k = heads_of(&g, p->G, p->E, p->t);
+    const int v = heads_of(&g, p->G, p->E, p->t);
+    if (p->rot)
+        table = add(&g, "rope_table {rot=%d theta=100 positions=512} : [512,%d,2] fp32", p->rot, p->rot / 2);
+    q = rotated(&g, q, table, p, p->H);
+    k = rotated(&g, k, table, p, p->G);
+    if (p->span)
+        snprintf(bias, sizeof bias, "%%%d", weight(&g, "w", p->H, p->span, p->t));
+    if (p->slopes)
+        snprintf(slopes, sizeof slopes, "%%%d", weight(&g, "s", p->H, 0, p->t));
+    add(&g, "attend %%%d %%%d %%%d %s %s - {scale=0.2 scope=\"%s\" softcap=%g window=%d} : [T,%d,%d] %s", q, k, v, bias,
+        slopes, p->scope, p->softcap, p->window, p->H, p->E, type);
+    for (int i = 0; i < p->n; i++)
+        rows[i][0] = rows[i][1] = p->length[i];
+    set_rows(&c, p->n, 0, (const int(*)[2])rows);
+    snprintf(name, sizeof name, "split texts %s H=%d G=%d E=%d %s window=%d span=%d slopes=%d rot=%d softcap=%g", type,
+             p->H, p->G, p->E, p->scope, p->window, p->span, p->slopes, p->rot, p->softcap);
+    take(s, &g, &c, name);
+}
+
+void split_texts(void **state)
+{
+    static const SplitText some[] = {
+        {DT_BF16, 1, 1, 64, "full", 0, 0, 0, 64, 0, 3, {129, 1, 66}},
+        {DT_FP16, 2, 1, 64, "full", 64, 0, 0, 32, 0, 2, {260, 65}},
+        {DT_BF16, 1, 1, 32, "full", 20, 0, 0, 0, 0, 2, {193, 63}},
+        {DT_FP16, 2, 2, 64, "full", 0, 257, 0, 0, 0, 2, {330, 9}},
+        {DT_BF16, 2, 1, 48, "full", 0, 9, 1, 0, 3, 2, {130, 31}},
+        {DT_FP16, 2, 1, 16, "causal", 0, 0, 0, 16, 0, 3, {193, 64, 2}},
+        {DT_BF16, 1, 1, 128, "causal", 70, 0, 1, 128, 0, 2, {270, 65}},
+        {DT_FP16, 1, 1, 80, "causal", 1, 33, 0, 48, 0, 2, {140, 3}},
+        {DT_BF16, 2, 1, 112, "full", 100, 0, 0, 96, 2, 2, {240, 17}},
+        {DT_FP16, 1, 1, 16, "full", 20, 0, 0, 16, 0, 1, {512}},
+    };
+    Suite *s = open_suite("split_texts");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        add_split_text(s, &some[i]);
+    if (wide)
+        for (int i = 0; i < 24; i++)
+            add_split_text(s, &(SplitText){types[1 + i % 2],
+                                           (const int[]){2, 3, 4}[i % 3],
+                                           (const int[]){2, 1, 2}[i % 3],
+                                           16 * (1 + i % 8),
+                                           i % 3 ? "full" : "causal",
+                                           i % 4 ? 0 : 1 + 17 * i,
+                                           i % 5 == 2 ? 1 + 10 * i : 0,
+                                           i % 7 == 3,
+                                           i % 2 ? 16 * (1 + i % 8) : 0,
+                                           i % 6 == 5 ? 1.5 : 0.0,
+                                           3,
+                                           {64 + 9 * i, 1 + i, 130}});
+    finish(s, 12);
+}
+
 /* The input of cross_append only gives the keys and values their shape; the tested kernel does not read it. */
 static int block_cross(Ir *g, const Block *b, int x)
 {
