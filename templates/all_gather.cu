@@ -3,6 +3,7 @@
 //@ rank    1120
 //@ args    x[M,C] $peers $exchange $step -> y[M,N]
 //@ match   y = all_gather(x)
+//@ match   y = gather_logits(x)
 //@ consts  X: type(x)  C: C  COLUMNS: N  RANKS: RANKS  ROWS_S: rows(x)
 //@ consts  THREADS: M_MAX * C > 262144 ? 512 : 128
 //@ fits    RANKS > 1 && type(x) == type(y)

@@ -16,6 +16,7 @@
 //@ consts  FILLS_GPU: T_MAX > 64 && T_MAX * KV_HEADS > 1056  FEW_REGISTERS: FILLS_GPU && HEAD_DIM <= 64
 //@ tune    WARPS: 4 2 1
 //@ order   WARPS
+//@ sums    attend_paged = warps WARPS
 //@ prefer  WARPS=4 if CONTEXT > 64 && !FILLS_GPU
 //@ prefer  WARPS=1
 //@ consts  TILES: ceil_div(ceil_div(CONTEXT, 16), WARPS)

@@ -12,6 +12,7 @@
 //@ consts  FILLS_GPU: UNIT > 0 && T_MAX > 64 && T_MAX * HEADS > 660 * UNIT
 //@ tune    THREADS: 128 64 32
 //@ order   THREADS
+//@ sums    attend_cross = warps THREADS / 32
 //@ prefer  THREADS=128 if SOURCE > (UNIT > 0 ? 32 : 64) && !FILLS_GPU
 //@ prefer  THREADS=64
 //@ consts  LINE: round_up(HEAD_DIM, 16) * 2  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16  TILE_BYTES: 2 * 16 * PITCH

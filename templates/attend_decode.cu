@@ -32,6 +32,8 @@
 //@ beams:  tune WARPS: 4 2
 //@ tune    STAGES: 2 3 4  BLOCKS: 1 2 3 4
 //@ order   CHUNK WARPS
+//    Chunks of CHUNK positions by WARPS warps: 2564 is 256 by 4.
+//@ sums    attend_paged = chunks CHUNK * 10 + WARPS
 //@ prefer  STAGES=2
 //@ plain:  prefer BLOCKS=1 if ARCH < 90 && HEAD_DIM % 16
 //@ prefer  BLOCKS=3 if WARPS == 4 && SET <= 8 && MATRIX

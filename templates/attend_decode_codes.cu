@@ -35,6 +35,8 @@
 //@ consts  SLOT_BYTES: round_up(2 * 16 * PITCH + 64 + APPEND * 2 * HEAD_DIM * sizeof(X), 128)  MERGE_PITCH: HEAD_DIM + 4
 //@ tune    WARPS: 4 8 2  STAGES: 3 4 2  BLOCKS: 3 2 1 4 5 6
 //@ order   CHUNK WARPS
+//    Chunks of CHUNK positions by WARPS warps: 2564 is 256 by 4.
+//@ sums    attend_paged = chunks CHUNK * 10 + WARPS
 //@ prefer  WARPS=4
 //@ prefer  STAGES=3
 //@ append: prefer BLOCKS=2

@@ -11,6 +11,7 @@
 //    its padding. Q_PITCH: the same of the queries. P_PITCH: floats of a key's weights.
 //@ tune    ROWS: 128 64 32 16  KEYS: 64 32 16
 //@ order   KEYS
+//@ sums    attend_packed = tiles KEYS
 //    With short texts most rows of a tile of 128 would be empty.
 //@ prefer  ROWS=64 if MATRIX && CONTEXT <= 512
 //@ consts  Q_PITCH: MATRIX ? PITCH : COLUMNS * 4 + 16  P_PITCH: ROWS / 4 + 4
@@ -28,6 +29,8 @@
 //@ tune    BLOCKS: 2 4
 //@ prefer  BLOCKS=4 if MATRIX && ROWS == 64 && HEAD_DIM <= 64 && 4 * (SHARED + 1024) <= SMEM
 //@ prefer  BLOCKS=2
+//    With fixed sums texts of all sizes take attend_hopper, where it can.
+//@ prefer  other if FIXED && WGMMA
 //@ launch  grid KV_HEADS, ceil_div(T * (HEADS / KV_HEADS), ROWS) + S    block 128
 //@ moves   2 * T * (HEADS + KV_HEADS) * HEAD_DIM * sizeof(X)
 //@ flops   4 * T * min(T_MAX, CONTEXT) * HEADS * HEAD_DIM
@@ -37,7 +40,7 @@
 struct Config {
     using T = @X@;
     using KV = @X@;
-    static constexpr int HEADS = @HEADS@, KV_HEADS = @KV_HEADS@, E = @HEAD_DIM@, WINDOW = 0;
+    static constexpr int HEADS = @HEADS@, KV_HEADS = @KV_HEADS@, E = @HEAD_DIM@, WINDOW = 0, ALIGN = 8;
     static constexpr float SCALE = @SCALE@, SOFTCAP = 0.0f;
     static constexpr bool CAUSAL = false;
     static constexpr bool MATRIX = @MATRIX@;

@@ -13,6 +13,9 @@
 //@ consts  COLUMNS: round_up(HEAD_DIM, MATRIX ? 16 : 32)  LINE: COLUMNS * sizeof(KV)  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16
 //@ tune    ROWS: 128 64 32 16  KEYS: 64 32 16
 //@ order   KEYS
+//    ALIGN: multiples of it are first keys of tiles.
+//@ consts  ALIGN: FIXED ? KEYS : 8
+//@ sums    attend_paged = tiles KEYS
 //@ consts  Q_PITCH: MATRIX ? PITCH : COLUMNS * 4 + 16  P_PITCH: ROWS / 4 + 4
 //@ shared  QUERIES ROWS * Q_PITCH
 //@ shared  TILES   (MATRIX ? 2 : 1) * 2 * KEYS * PITCH        // keys, values
@@ -25,6 +28,8 @@
 //    The sums of more rows do not fit registers. Two blocks per SM are worth more than long tiles of keys.
 //@ prefer  other if MATRIX ? ROWS * HEAD_DIM > 128 * 128 : ROWS > 64 || ROWS * HEAD_DIM > 64 * 128
 //@ prefer  other if MATRIX && KEYS == 64 && 2 * SHARED + 2048 > SMEM
+//    With fixed sums steps of all sizes take attend_prefill_hopper, where it can.
+//@ prefer  other if FIXED && WGMMA
 //@ launch  grid KV_HEADS, ceil_div(T * (HEADS / KV_HEADS), ROWS) + S    block 128
 //@ moves   2 * T * (HEADS + KV_HEADS) * HEAD_DIM * sizeof(KV)
 //@ flops   2 * T * T_MAX * HEADS * HEAD_DIM
@@ -35,7 +40,7 @@ struct Config {
     using T = @X@;
     using KV = @KV@;
     static constexpr int HEADS = @HEADS@, KV_HEADS = @KV_HEADS@, E = @HEAD_DIM@;
-    static constexpr int BLOCK = @PAGE@, CONTEXT = @LENGTH@, WINDOW = @WINDOW@;
+    static constexpr int BLOCK = @PAGE@, CONTEXT = @LENGTH@, WINDOW = @WINDOW@, ALIGN = @ALIGN@;
     static constexpr float SCALE = @SCALE@, SOFTCAP = @SOFTCAP@;
     static constexpr bool CAUSAL = true;
     static constexpr bool MATRIX = @MATRIX@;

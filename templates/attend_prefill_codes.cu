@@ -13,6 +13,9 @@
 //@ consts  COLUMNS: round_up(HEAD_DIM, MATRIX ? 16 : 32)  LINE: COLUMNS * sizeof(X)  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16
 //@ tune    ROWS: 128 64 32 16  KEYS: 64 32 16
 //@ order   KEYS
+//    ALIGN: multiples of it are first keys of tiles.
+//@ consts  ALIGN: FIXED ? KEYS : 8
+//@ sums    attend_paged = tiles KEYS
 //@ consts  Q_PITCH: MATRIX ? PITCH : COLUMNS * 4 + 16  P_PITCH: ROWS / 4 + 4
 //@ shared  QUERIES ROWS * Q_PITCH
 //@ shared  TILES   (MATRIX ? 2 : 1) * 2 * KEYS * PITCH        // keys, values
@@ -34,7 +37,7 @@ struct Config {
     using T = @X@;
     using KV = @X@;
     static constexpr int HEADS = @HEADS@, KV_HEADS = @KV_HEADS@, E = @HEAD_DIM@;
-    static constexpr int BLOCK = @PAGE@, CONTEXT = @LENGTH@, WINDOW = @WINDOW@;
+    static constexpr int BLOCK = @PAGE@, CONTEXT = @LENGTH@, WINDOW = @WINDOW@, ALIGN = @ALIGN@;
     static constexpr float SCALE = @SCALE@, SOFTCAP = @SOFTCAP@;
     static constexpr bool CAUSAL = true;
     static constexpr bool MATRIX = @MATRIX@, FP8 = @FP8@;

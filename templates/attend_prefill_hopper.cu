@@ -13,6 +13,8 @@
 //@ consts  ACROSS: ceil_div(HEAD_DIM, 64)
 //@ tune    WARPGROUPS: 2 3  KEYS: 128 64  SLOTS: 6 4 8
 //@ order   KEYS
+//@ consts  ALIGN: FIXED ? KEYS : 8
+//@ sums    attend_paged = wgmma_tiles KEYS
 //@ prefer  WARPGROUPS=3 SLOTS=8 if HEAD_DIM <= 64
 //@ prefer  KEYS=64 SLOTS=4 if HEAD_DIM > 128
 //@ consts  ROWS: WARPGROUPS * 64  TILE_BYTES: KEYS * ACROSS * 128
@@ -27,8 +29,8 @@
 //@ fits    X != fp32 && type($k) == X && type(y) == X
 //@ fits    HEADS % KV_HEADS == 0 && PAGE % 8 == 0
 //@ fits    HEAD_DIM == 64 || HEAD_DIM == 96 || HEAD_DIM == 128 || HEAD_DIM == 256
-//    A step of 64 tokens has too few pieces to gain anything.
-//@ fits    BUCKET == 0 || BUCKET > 64
+//    A step of 64 tokens has too few pieces to gain anything. With fixed sums it takes the kernel of the others.
+//@ fits    FIXED || BUCKET == 0 || BUCKET > 64
 //@ fits    SHARED <= SMEM && (WARPGROUPS == 2 ? KEYS <= 64 || HEAD_DIM <= 128 : HEAD_DIM <= 64)
 //@ launch  grid min(SMS, KV_HEADS * (ceil_div(T * (HEADS / KV_HEADS), ROWS) + S))    block 128 * (WARPGROUPS + 1)
 //@ moves   2 * T * (HEADS + KV_HEADS) * HEAD_DIM * sizeof(X)
@@ -40,7 +42,7 @@
 struct Config {
     using T = @X@;
     static constexpr int HEADS = @HEADS@, KV_HEADS = @KV_HEADS@, E = @HEAD_DIM@;
-    static constexpr int BLOCK = @PAGE@, CONTEXT = @LENGTH@, BOX = @BOX@, WINDOW = @WINDOW@;
+    static constexpr int BLOCK = @PAGE@, CONTEXT = @LENGTH@, BOX = @BOX@, WINDOW = @WINDOW@, ALIGN = @ALIGN@;
     static constexpr float SCALE = @SCALE@, SOFTCAP = @SOFTCAP@;
     static constexpr bool CAUSAL = true;
     static constexpr int WARPGROUPS = @WARPGROUPS@, ROWS = @ROWS@, KEYS = @KEYS@, SLOTS = @SLOTS@, TILE_BYTES = @TILE_BYTES@;

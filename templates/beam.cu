@@ -14,6 +14,8 @@
 //@ tune    BLOCKS: 1 2
 //@ prefer  BLOCKS=1 if SEGMENTS || ARCH == 86 || ARCH == 89 || ARCH >= 120 || VOCAB < 4096 || VOCAB % 4 != 0 || WIDTH > 32
 //@ prefer  BLOCKS=2
+//    Sums of segments depend on their width, which differs between the kernels of the LM head.
+//@ fits    !FIXED || !SEGMENTS
 //@ fits    SHARED + 8 * (TOPS + MOST) + 4 * MOST + 7680 <= SMEM && VOCAB >= 2 && BIASES <= 4095 && LENGTH < 262144 && WIDTH > 0
 //@ launch  grid SEGMENTS ? 1 : min(ceil_div(VOCAB, 8192), max(1, 2 * SMS / S)), S    block 512
 //@ scratch tiles (1 - SEGMENTS) * 8 * S_MAX * TILES

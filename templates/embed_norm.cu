@@ -9,6 +9,7 @@
 //@ match   y = layernorm(add(add(embed(ids(), w), positions(p)), types(s)), g, c) | EPS=layernorm.eps OFFSET=positions.offset PT=type(p) POSITIONS=1 ST=type(s) TYPES=1 SCALED=0 BY=0
 //@ consts  WT: type(w)  Y: type(y)  D: D  LENGTH: CONTEXT  SOURCES: ENCODE  EPS: EPS
 //@ consts  THREADS: round_up(D * sizeof(w) / 16, 32)
+//@ sums    layernorm = embedding THREADS
 //@ fits    ENCODE && D % (16 / sizeof(w)) == 0 && THREADS <= 1024
 //    Only kernels for WGMMA read its row statistics.
 //@ prefer  other if !WGMMA

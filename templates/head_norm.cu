@@ -8,6 +8,8 @@
 //@ match   y = layernorm(x, og, c)    | NORM=2 OWN_G=1 OWN_C=0 EPS=layernorm.eps
 //@ match   y = layernorm(x, og, oc)   | NORM=2 OWN_G=1 OWN_C=1 EPS=layernorm.eps
 //@ consts  X: type(x)  H: H  E: E  THREADS: 128
+//@ sums    rmsnorm = heads 32
+//@ sums    layernorm = heads 32
 //@ fits    type(y) == X
 //@ launch  grid ceil_div(T * H, THREADS / 32)   block THREADS
 //@ moves   2 * sizeof(x) * T * H * E

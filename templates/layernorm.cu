@@ -6,6 +6,7 @@
 //@ consts  X: type(x)  Y: type(y)  C: C  EPS: layernorm.eps  ROWS_S: rows(x)
 //    LANES: threads of a row: a warp up to 2 KB, else a block.
 //@ consts  LANES: C * sizeof(x) <= 2048 ? 32 : min(1024, round_up(ceil_div(C, 16 / sizeof(x)), 32))
+//@ sums    layernorm = lanes LANES
 //@ consts  THREADS: LANES == 32 ? 128 : LANES
 //@ launch  grid ceil_div(M, THREADS / LANES)   block THREADS
 //@ moves   (sizeof(x) + sizeof(y)) * M * C

@@ -66,6 +66,7 @@
 //@ prefer  IN_FLIGHT=49152 if BYTES > HALF_SMEM
 //@ prefer  IN_FLIGHT=65536
 //@ plain:  consts THREADS: RES == 2 ? 288 + 32 * M : 320
+//@ sums    linear = chains 8
 //@ needs   TMA
 //@ fits    sizeof(x) == 2 && X == W && K % 8 == 0 && (LAST || BUCKET > 0) && M <= 8
 //@ fits    RES < 2 || (N % 8 == 0 && N <= 2048)

@@ -35,7 +35,8 @@
 //@ append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
 //@ append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
 //@ append: fits sizeof(KV) > 1
-//@ fits    sizeof(x) == 4 && sizeof(w) == 4 && (LAST || BUCKET > 0) && M <= 64
+//@ sums    linear = lanes 32
+//@ fits    sizeof(x) == 4 && sizeof(w) == 4 && (LAST || BUCKET > 0 || FIXED) && (M <= 64 || FIXED)
 //@ launch  grid min(4 * SMS, ceil_div(N, 16))   block 256
 //@ moves   4 * N * K
 //@ flops   2 * (LAST ? S : T) * N * K

@@ -42,6 +42,7 @@
 //@ consts  BLOCK_M: M <= 16 ? 16 : M <= 32 ? 32 : 64
 //@ tune    CLUSTER_SIZE: 1 2 4 8
 //@ order   CLUSTER_SIZE
+//@ sums    linear = slices CLUSTER_SIZE
 //@ prefer  CLUSTER_SIZE=1 if logits(y) || N > 8192
 //@ prefer  CLUSTER_SIZE=2 if N > 4096
 //@ prefer  CLUSTER_SIZE=4 if K < 4 * N
@@ -57,7 +58,7 @@
 //@ shared  PLACES   BLOCK_M * 8                 // append: {page, position} of a row
 //@ shared  BARRIERS 512                         // full and empty of each of up to 31 slots; sums received
 //@ needs   TMA CLUSTER WGMMA
-//@ fits    sizeof(x) == 2 && X == W && K % 8 == 0 && M > 8 && M <= 64 && STAGES >= 2
+//@ fits    sizeof(x) == 2 && X == W && K % 8 == 0 && (M > 8 || FIXED) && M <= 64 && STAGES >= 2
 //    Passes and segments need all of K in one block.
 //@ fits    CLUSTER_SIZE == 1 || (PASSES == 1 && !logits(y))
 //    Logits and their segments are those of `head`, all else of `plain`.

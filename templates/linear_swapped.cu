@@ -29,6 +29,7 @@
 //@ consts  BLOCK_M: M <= 16 ? 16 : M <= 32 ? 32 : 64
 //@ tune    CLUSTER_SIZE: 1 2 4 8
 //@ order   CLUSTER_SIZE
+//@ sums    linear = slices CLUSTER_SIZE
 //@ prefer  CLUSTER_SIZE=1 if N > 8192
 //@ prefer  CLUSTER_SIZE=2 if N >= 4096 || (N >= 2048 && K < 1024)
 //@ prefer  CLUSTER_SIZE=8 if N <= 512 && K >= 512
@@ -48,11 +49,13 @@
 //@ tiled   x BLOCK_M
 //@ tiled   w TILE_N
 //@ needs   TMA CLUSTER WGMMA
-//@ fits    sizeof(x) == 2 && X == W && K % 8 == 0 && M > 8 && M <= 64 && STAGES >= 2
+//@ fits    sizeof(x) == 2 && X == W && K % 8 == 0 && (M > 8 || FIXED) && M <= 64 && STAGES >= 2
 //    A product reads 64 rows of a slot.
 //@ fits    TILE_N <= 256 && TILE_N % (8 * CLUSTER_SIZE) == 0 && TILE_N + BLOCK_M >= 64
 //    Logits are those of a head.
-//@ fits    BUCKET > 0 && logits(y) == 0
+//@ fits    (BUCKET > 0 || FIXED) && logits(y) == 0
+//    precision.sums = "fixed": wide matrices of 33 to 64 rows are linear_batch's.
+//@ prefer  other if FIXED && T_MAX > 32 && N > 8192
 //@ launch  grid ceil_div(N, TILE_N) * CLUSTER_SIZE   block 160
 //@ moves   2 * N * K
 //@ flops   2 * T * N * K

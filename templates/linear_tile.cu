@@ -90,16 +90,19 @@
 //@ plain:  consts SLOT_BYTES: max((TILE_M + TILE_N) * 128, SPLIT_K == 1 && RES ? round_up(min(TILE_N, 128), 64) * TILE_M * 2 : 0)
 //    Norms need no launch: the kernel that writes a row writes its statistics too, over every Y_STATS columns.
 //@ plain:  consts X_STATS: param(xs)  R_STATS: param(rs)  Y_STATS: has(ys) ? min(TILE_N / SPLIT_K, 128) : 0  EPS: EPS  R_EPS: R_EPS
+//@ sums    linear = slices SPLIT_K
 //@ needs   TMA CLUSTER WGMMA
 //@ plain:  fits (!has(xs) || BIAS) && (!Y_STATS || (RES && sizeof(Y) == 2))
 //@ plain:  consts CLUSTER_SIZE: CLUSTER_M * SPLIT_K
 //@ plain:  fits sizeof(x) == 2 && X == W && (X == Y || (Y == fp32 && !RES))
 //@ plain:  fits N % 8 == 0 && K % 8 == 0
-//@ plain:  prefer other if !ENCODE && (T_MAX <= 64 || !DECODE || BUCKET == 0)
+//    16-bit results: another order of the bias, another activation.
+//@ plain:  fits !FIXED || sizeof(Y) == 4
+//@ plain:  prefer other if !FIXED && !ENCODE && (T_MAX <= 64 || !DECODE || BUCKET == 0)
 //    The logits of larger vocabularies are those of `head`.
 //    Norms by row statistics were measured in encoders alone.
 //@ plain:  prefer other if !ENCODE && (has(xs) || has(rs) || has(ys))
-//@ plain:  prefer other if logits(y) && N >= 3072
+//@ plain:  prefer other if !FIXED && logits(y) && N >= 3072
 //    append: tiles as those of decode programs above.
 //@ append: consts X: type(x)  W: type(w)  Y: type(y)  KV: type($k)  N: N  K: K  BIAS: has(b)
 //@ append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
@@ -126,7 +129,7 @@
 //@ append: consts SLOT_BYTES: (TILE_M + TILE_N) * 128
 //@ append: fits sizeof(x) == 2 && X == W && X == Y && X == KV
 //@ append: fits N % 8 == 0 && K % 8 == 0 && E % 8 == 0
-//@ append: prefer other if T_MAX <= 64 || !DECODE || BUCKET == 0
+//@ append: prefer other if !FIXED && (T_MAX <= 64 || !DECODE || BUCKET == 0)
 //@ head:   consts X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)  SEGMENTS: 1
 //    N is large, so few rows still make many tiles. A cluster reads w once for all its rows. Tiles are as high as the rows
 //    allow, and as wide as fills the last round of the SMs. K is never split: a segment needs finished sums.
@@ -140,7 +143,7 @@
 //@ head:   consts SLOT_BYTES: (TILE_M + TILE_N) * 128
 //@ head:   fits sizeof(x) == 2 && X == W && Y == fp32 && logits(y)
 //@ head:   fits N % 8 == 0 && K % 8 == 0
-//@ head:   prefer other if T_MAX <= 64 || N < 3072 || !DECODE || BUCKET == 0
+//@ head:   prefer other if !FIXED && (T_MAX <= 64 || N < 3072 || !DECODE || BUCKET == 0)
 //@ shared  RING     STAGES * SLOT_BYTES
 //@ shared  SUMS     (SPLIT_K - 1) * TILE_M * (TILE_N / SPLIT_K) * 4 over RING  // received from the other blocks of a tile
 //@ shared  STAGING  SMEM_EPILOGUE * 8 * 2048                                   // 16 rows of 64 columns for each warp

@@ -13,6 +13,8 @@
 //@ prefer  BLOCKS=2
 //@ shared  FACTS 32768 + 4 * BIASES  // a word for each of the 8,192 ids of a block, and sums of biases
 //@ shared  ROOM  16384 + max(24576, 6 * ceil_div(VOCAB, 96) + 7344) + 8 * TILES + 320 over FACTS  // a DrawRoom
+//    Sums of segments depend on their width, which differs between the kernels of the LM head.
+//@ fits    !FIXED || !SEGMENTS
 //@ fits    SHARED + 1024 <= SMEM && VOCAB >= 2 && BIASES <= 4095 && LENGTH < 262144
 //@ launch  grid min(ceil_div(VOCAB, 8192), max(1, 2 * SMS / S)), S    block 512
 //@ scratch tiles 32 * S_MAX * TILES

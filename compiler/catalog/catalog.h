@@ -38,7 +38,9 @@ typedef struct Instance {
     size_t n_fixed;
     Const *regions; /* offsets of the regions of shared memory, NAME_AT, and the end of all, SHARED */
     size_t n_regions;
-    uint32_t n_operands; /* pointers of the kernel: args, then scratch, then zeroed */
+    const int64_t *algorithms; /* of a matmul, measured: behind its constants in the artifact (FtxMatmulAlgo) */
+    size_t n_algorithms;       /* words; 0: none */
+    uint32_t n_operands;       /* pointers of the kernel: args, then scratch, then zeroed */
     uint32_t block, smem;
     bool overlap, matmul;
     Expr grid[3], moves;

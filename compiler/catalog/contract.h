@@ -14,6 +14,8 @@ enum {
     CONTRACT_MAX_BUFFERS = 8,  /* scratch, zeroed and tiled lines, of each */
     CONTRACT_MAX_REGIONS = 16, /* shared lines */
     CONTRACT_MAX_FORMS = 16,
+    CONTRACT_MAX_SUMS = 8,  /* sums lines */
+    CONTRACT_MAX_ORDER = 4, /* constants of order lines */
 };
 
 typedef struct Companion {
@@ -90,6 +92,11 @@ typedef struct GivesLine { /* a form in which the kernel can write its result */
     NamedText param; /* its number; 0: this instance cannot */
 } GivesLine;
 
+typedef struct SumsLine { /* the order in which the kernel adds what an op sums: "slices 2" */
+    Op op;
+    NamedText order; /* a word and its number */
+} SumsLine;
+
 typedef struct PreferLine { /* values of tuned constants, where a condition holds */
     struct {
         NamedText *at;
@@ -148,6 +155,10 @@ struct Contract {
         size_t n, cap;
     } shared;
     struct {
+        SumsLine *at;
+        size_t n, cap;
+    } sums;
+    struct {
         int matrix, bias, gain, shift; /* indices of args; gain 0: no `folded` line */
     } folded;
     struct {
@@ -184,6 +195,7 @@ typedef struct ProgramFacts {
     const TargetFacts *target;
     DType kv, cross_kv, compute;
     bool free_dependents; /* FREE_DEPENDENTS of names.def; set by edges */
+    bool fixed;           /* precision.sums is "fixed" */
     bool exact;           /* activations keep their type: precision.compute is given */
     bool quantised;       /* a linear of the model has quantised weights */
     uint32_t packed;      /* forms in which quantised weights can lie, as bits */
@@ -211,6 +223,9 @@ typedef struct Binding {
         Dim dim;
     } dims[CONTRACT_MAX_DIMS];
     uint32_t n_dims;
+    TunedConst
+        use[CONTRACT_MAX_ORDER]; /* values for all constants of order lines; n_use 0: they are chosen as always */
+    size_t n_use;
 } Binding;
 
 /* In how many ways a line's tree can be read: each add and mul with its arguments as written, or swapped. */
@@ -229,12 +244,13 @@ typedef struct Fitted {
     Instance *instance;                                                  /* in `keep` */
     int64_t scratch[CONTRACT_MAX_BUFFERS], zeroed[CONTRACT_MAX_BUFFERS]; /* bytes, one for each line of the contract */
     int64_t tiled[CONTRACT_MAX_BUFFERS];                                 /* rows of a tile */
-    int64_t param;              /* the number of the form in which the root is written; plain: 1 */
-    bool holds;                 /* the `holds` line */
-    double moves, flops;        /* at T_MAX and S_MAX; moves < 0: not given */
-    const NamedText *avoided;   /* the `prefer other` line that holds; NULL: none */
-    const PreferLine **decided; /* of each constant: the line that gave its value; NULL: none did */
-    TuningEntry *tuned;         /* the entry of a tuning file that was followed; NULL: none */
+    int64_t param;                       /* the number of the form in which the root is written; plain: 1 */
+    bool holds;                          /* the `holds` line */
+    const char *sums[CONTRACT_MAX_SUMS]; /* one for each `sums` line: "slices 2" */
+    double moves, flops;                 /* at T_MAX and S_MAX; moves < 0: not given */
+    const NamedText *avoided;            /* the `prefer other` line that holds; NULL: none */
+    const PreferLine **decided;          /* of each constant: the line that gave its value; NULL: none did */
+    TuningEntry *tuned;                  /* the entry of a tuning file that was followed; NULL: none */
 } Fitted;
 
 /* Chooses the constants and evaluates the expressions; false: *reason names the line that does not hold and its values.

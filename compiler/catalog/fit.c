@@ -279,6 +279,19 @@ static bool fix_holds(Scope *s, Fitted *out, Arena *a, const char **reason)
     return true;
 }
 
+static bool fix_sums(Scope *s, Fitted *out, Arena *keep, Arena *a, const char **reason)
+{
+    for (size_t i = 0; i < s->c->sums.n; i++) {
+        const NamedText *t = &s->c->sums.at[i].order;
+        int64_t n;
+
+        if (!number_of(s, t, 0, INT32_MAX, &n, a, reason))
+            return false;
+        out->sums[i] = arena_printf(keep, "%s %lld", t->name, (long long)n);
+    }
+    return true;
+}
+
 static bool fix_launch(Scope *s, Instance *in, Fitted *out, Arena *keep, Arena *a, const char **reason)
 {
     const Contract *c = s->c;
@@ -321,7 +334,7 @@ static bool fix_launch(Scope *s, Instance *in, Fitted *out, Arena *keep, Arena *
     for (size_t i = 0; i < c->tiled.n; i++)
         if (!number_of(s, &c->tiled.at[i], 0, MAX_TILE_ROWS, &out->tiled[i], a, reason))
             return false;
-    return fix_form(s, out, a, reason) && fix_holds(s, out, a, reason);
+    return fix_form(s, out, a, reason) && fix_holds(s, out, a, reason) && fix_sums(s, out, keep, a, reason);
 }
 
 int64_t contract_arg_tiled(const Binding *b, const Fitted *fit, size_t i)
@@ -407,9 +420,10 @@ bool contract_fit_at(const ProgramFacts *f, const Binding *b, const size_t *plac
 bool contract_fit(const ProgramFacts *f, const Binding *b, Arena *keep, Arena *scratch, Fitted *out,
                   const char **reason)
 {
-    if (!contract_fit_with(f, b, NULL, 0, keep, scratch, out, reason))
+    if (!contract_fit_with(f, b, b->use, b->n_use, keep, scratch, out, reason))
         return false;
-    tuning_follow(f, b, keep, scratch, out);
+    if (!b->n_use)
+        tuning_follow(f, b, keep, scratch, out);
     return true;
 }
 
@@ -516,12 +530,15 @@ bool contract_check(const Contract *c, Diag *d)
         const NamedText *t = &c->tiled.at[i];
         const int at = scope_arg(c, t->name, strlen(t->name));
 
-        if (at < 0 || (c->args.at[at].named < 0 ? c->args.at[at].rank != 2 : !is_paged(c->args.at[at].named)))
-            return diag_error(d, t->loc, "contract: tiled: %s is neither an argument with two sizes nor $k or $v",
-                              t->name);
+        if (at < 0 || (c->args.at[at].named < 0 ? c->args.at[at].rank < 2 : !is_paged(c->args.at[at].named)))
+            return diag_error(
+                d, t->loc, "contract: tiled: %s is neither an argument with two or more sizes nor $k or $v", t->name);
     }
     for (size_t i = 0; i < c->gives.n; i++)
         if (!check_text(&s, &c->gives.at[i].param, d))
+            return false;
+    for (size_t i = 0; i < c->sums.n; i++)
+        if (!check_text(&s, &c->sums.at[i].order, d))
             return false;
     if (!check_texts(&s, c->tiled.at, c->tiled.n, d) || !check_text(&s, &c->holds, d))
         return false;

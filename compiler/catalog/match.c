@@ -61,6 +61,25 @@ static bool add_covered(Binding *b, Id v)
     return true;
 }
 
+/* Whether v has the attributes of the other values of its op in the tree: expressions name them by the op. */
+static bool attributes_agree(const Matcher *m, const Value *v)
+{
+    AttrRule rule;
+
+    for (uint32_t i = 0; i < m->b->n_covered; i++) {
+        const Value *other = ir_value(m->f->g, m->b->covered[i]);
+
+        for (int k = 0; other->op == v->op && ir_op_attr(v->op, k, &rule); k++)
+            if (rule.kind == ATTR_WORD    ? strcmp(ir_word(v, rule.name), ir_word(other, rule.name)) != 0
+                : rule.kind == ATTR_FLOAT ? ir_float(v, rule.name) != ir_float(other, rule.name)
+                                          : ir_int(v, rule.name) != ir_int(other, rule.name)) {
+                refuse(m, "the values of %s differ in %s", ir_op_name(v->op), rule.name);
+                return false;
+            }
+    }
+    return true;
+}
+
 static bool match_tree(Matcher *m, const Pattern *p, Id id, bool root)
 {
     const Value *v = ir_value(m->f->g, id);
@@ -92,7 +111,7 @@ static bool match_tree(Matcher *m, const Pattern *p, Id id, bool root)
         refuse(m, "%%%u = %s has other readers", id, ir_op_name(v->op));
         return false;
     }
-    if (!add_covered(m->b, id))
+    if (!attributes_agree(m, v) || !add_covered(m->b, id))
         return false;
     bool swapped = false;
 

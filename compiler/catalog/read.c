@@ -98,6 +98,8 @@ static ContractConst *tuned_const(Contract *c, const char *name)
 
 static bool read_order(Reader *r)
 {
+    size_t n = 0;
+
     do {
         const char *name = reader_name(r);
         ContractConst *k = name ? tuned_const(r->c, name) : NULL;
@@ -107,7 +109,9 @@ static bool read_order(Reader *r)
         k->reorders = true;
         reader_spaces(r);
     } while (*r->at);
-    return true;
+    for (size_t i = 0; i < r->c->consts.n; i++)
+        n += r->c->consts.at[i].reorders;
+    return n <= CONTRACT_MAX_ORDER || reader_fail(r, "at most 4 constants in all order lines");
 }
 
 /* Whether a value stands in the tune line of its constant. */

@@ -1,4 +1,4 @@
-/* read_form.c - the lines of forms.def, and those of a contract that say which forms it writes. */
+/* read_form.c - the lines of forms.def, and those of a contract that say which forms it writes and in which order it adds. */
 #include "reader.h"
 
 #include <stdlib.h>
@@ -117,4 +117,25 @@ bool read_gives(Reader *r)
     g->param = (NamedText){"gives", reader_text(r, ""), r->loc};
     r->c->no_plain |= r->forms.at[g->form].instead != 0;
     return *g->param.text || reader_fail(r, "number of the form");
+}
+
+/* OP = WORD number */
+bool read_sums(Reader *r)
+{
+    const char *op = reader_name(r);
+    SumsLine line = {.op = op ? ir_op_parse(op) : OP_NONE};
+
+    if (!line.op)
+        return reader_fail(r, "op");
+    for (size_t i = 0; i < r->c->sums.n; i++)
+        if (r->c->sums.at[i].op == line.op)
+            return diag_error(r->d, r->loc, "contract: the order of %s is given twice", op);
+    if (r->c->sums.n == CONTRACT_MAX_SUMS)
+        return diag_error(r->d, r->loc, "contract: there are more than %d sums lines", CONTRACT_MAX_SUMS);
+    if (!reader_accept(r, "=") || !(line.order.name = reader_name(r)))
+        return reader_fail(r, "= WORD number");
+    line.order.loc = r->loc;
+    line.order.text = reader_text(r, "");
+    *(SumsLine *)arena_push(r->keep, r->c->sums) = line;
+    return *line.order.text || reader_fail(r, "number of the order");
 }

@@ -61,11 +61,12 @@ bool read_args(Reader *r);
 bool read_folded(Reader *r);
 bool read_match(Reader *r);
 
-/* read_form.c: the lines of forms, and `gives`. */
+/* read_form.c: the lines of forms, `gives` and `sums`. */
 bool read_form(Reader *r);
 bool read_instead(Reader *r);
 bool read_packed(Reader *r);
 bool read_companion(Reader *r);
 bool read_gives(Reader *r);
+bool read_sums(Reader *r);
 
 #endif

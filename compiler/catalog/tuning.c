@@ -92,7 +92,7 @@ static bool keeps_order(const TuningEntry *e, const Contract *c, const Instance 
             if (c->consts.at[k].reorders && strcmp(c->consts.at[k].value.name, e->use.at[i].name) == 0 &&
                 untuned->consts[k].i != e->use.at[i].value)
                 return false;
-    return !e->avoid;
+    return !e->avoid && !e->algorithms.n;
 }
 
 static bool names_constants(const TuningEntry *e, const Contract *c)
@@ -108,6 +108,19 @@ static bool names_constants(const TuningEntry *e, const Contract *c)
     return true;
 }
 
+/* A matmul with these algorithms is another instance. */
+static Instance *with_algorithms(const TuningEntry *e, const Instance *untuned, Arena *keep)
+{
+    const size_t bytes = e->algorithms.n * sizeof *e->algorithms.at;
+    Instance *in = arena_new(keep, Instance);
+
+    *in = *untuned;
+    in->algorithms = e->algorithms.at;
+    in->n_algorithms = e->algorithms.n;
+    in->entry = arena_printf(keep, "%s_%08x", untuned->entry, (uint32_t)hash64(e->algorithms.at, bytes));
+    return in;
+}
+
 static TuningState follow(TuningEntry *e, const ProgramFacts *f, const Binding *b, Arena *keep, Arena *scratch,
                           Fitted *fit)
 {
@@ -117,10 +130,14 @@ static TuningState follow(TuningEntry *e, const ProgramFacts *f, const Binding *
 
     if (!e->file->any_order && !keeps_order(e, b->contract, fit->instance))
         return TUNING_ORDER;
+    if (e->algorithms.n && b->contract->device != KD_MATMUL)
+        return TUNING_ILLEGAL;
     if (!names_constants(e, b->contract) ||
         !contract_fit_with(f, b, e->use.at, e->use.n, keep, scratch, &tuned, &reason))
         return TUNING_ILLEGAL;
     *fit = tuned;
+    if (e->algorithms.n)
+        fit->instance = with_algorithms(e, tuned.instance, keep);
     fit->tuned = e;
     if (e->avoid)
         fit->avoided = &another;
@@ -195,7 +212,10 @@ static const char *base_name(const char *path)
 
 static const char *use_text(const TuningEntry *e, Arena *keep)
 {
-    const char *text = e->avoid ? "avoid" : "";
+    const char *text = e->avoid          ? "avoid"
+                       : e->algorithms.n ? arena_printf(keep, "%zu algorithms of cuBLASLt %lld",
+                                                        e->algorithms.n / FTX_MM_RECORD, (long long)e->algorithms.at[0])
+                                         : "";
 
     for (size_t i = 0; i < e->use.n; i++)
         text =

@@ -4,8 +4,8 @@
  *
  * An entry speaks of one kernel in one program for one shape. It is followed if all of these are the same as when it was
  * measured: the GPU, the kernel (its contract, its text and its headers, by a hash), the program, and all constants that do
- * not depend on tuned ones. Its values must be legal. Values that change the order of a sum, and a choice between kernels,
- * are followed only if the file was made with --any-order. */
+ * not depend on tuned ones. Its values must be legal. Values that change the order of a sum, algorithms of cuBLASLt and a
+ * choice between kernels are followed only if the file was made with --any-order. */
 #ifndef FTXC_TUNING_H
 #define FTXC_TUNING_H
 
@@ -29,7 +29,11 @@ struct TuningEntry {
         TunedConst *at;
         size_t n, cap;
     } use;
-    bool avoid;            /* another kernel was faster */
+    bool avoid; /* another kernel was faster */
+    struct {
+        int64_t *at;
+        size_t n, cap;
+    } algorithms;          /* of cuBLASLt, in place of values: words as in FtxMatmulAlgo, its version first */
     double us, untuned_us; /* of a program's run, with and without this entry; 0: not given */
     const struct TuningFile *file;
     TuningState state;
@@ -38,6 +42,7 @@ struct TuningEntry {
 typedef struct TuningFile {
     const char *name;   /* for messages: "tune/nvidia-h200.lua" */
     const char *device; /* "NVIDIA H200" */
+    const char *made;   /* with which versions, on which machine; NULL: it does not say */
     bool any_order;
     uint64_t hash; /* of its text */
 } TuningFile;

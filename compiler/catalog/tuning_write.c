@@ -22,6 +22,15 @@ static const char *entry_text(const TuningEntry *e, Arena *keep)
 
     if (e->avoid) {
         text = arena_printf(keep, "%savoid = true", text);
+    } else if (e->algorithms.n) {
+        text = arena_printf(keep, "%slibrary = %lld, algorithms = {\n", text, (long long)e->algorithms.at[0]);
+        for (size_t i = 1; i < e->algorithms.n; i += FTX_MM_RECORD) {
+            text = arena_printf(keep, "%s        {", text);
+            for (size_t k = 0; k < FTX_MM_RECORD; k++)
+                text = arena_printf(keep, "%s%s %lld", text, k ? "," : "", (long long)e->algorithms.at[i + k]);
+            text = arena_printf(keep, "%s },\n", text);
+        }
+        text = arena_printf(keep, "%s      }", text);
     } else {
         text = arena_printf(keep, "%suse = {", text);
         for (size_t i = 0; i < e->use.n; i++)
@@ -37,11 +46,12 @@ static const char *entry_text(const TuningEntry *e, Arena *keep)
 const char *tuning_text(const TuningFile *file, const TuningEntry *entries, size_t n, Arena *keep)
 {
     const TuningEntry **sorted = arena_array(keep, const TuningEntry *, n);
+    const char *made = file->made ? arena_printf(keep, "  made = \"%s\",\n", file->made) : "";
     const char *text =
         arena_printf(keep,
                      "-- Written by ftxc tune; docs/tuning.md explains it. What no longer applies is ignored.\n"
-                     "return {\n  gpu = \"%s\",\n  any_order = %s,\n  entries = {\n",
-                     file->device, file->any_order ? "true" : "false");
+                     "return {\n  gpu = \"%s\",\n%s  any_order = %s,\n  entries = {\n",
+                     file->device, made, file->any_order ? "true" : "false");
 
     for (size_t i = 0; i < n; i++)
         sorted[i] = &entries[i];

@@ -56,10 +56,9 @@ static json_t *sections_json(const Artifact *a)
         char sum[17];
 
         snprintf(sum, sizeof sum, "%016llx", (unsigned long long)s->checksum);
-        json_array_append_new(
-            list, json_pack("{ss,ss,so,so,ss}", "kind", artifact_section_name(s->kind), "target",
-                            s->kind >= FTX_SEC_PLAN && s->kind <= FTX_SEC_SOURCE ? window_target(s->target) : "",
-                            "offset", number(s->offset), "bytes", number(s->bytes), "checksum", sum));
+        json_array_append_new(list, json_pack("{ss,so,so,so,ss}", "kind", artifact_section_name(s->kind), "target",
+                                              text(window_plan(a, s)), "offset", number(s->offset), "bytes",
+                                              number(s->bytes), "checksum", sum));
     }
     return list;
 }
@@ -173,7 +172,7 @@ static json_t *plan_json(const Artifact *a, const ArtifactPlan *p)
 
     for (uint32_t s = FTX_SPACE_WEIGHTS; s < FTX_SPACE_COUNT; s++)
         json_object_set_new(spaces, window_space(s), number(p->head->space_bytes[s]));
-    return json_pack("{ss,ss,ss,so,so,so,so,so,so}", "target", window_target(p->head->target), "weight_type",
+    return json_pack("{so,ss,ss,so,so,so,so,so,so}", "target", text(artifact_string(a, p->head->name)), "weight_type",
                      dtype_name((DType)p->head->weight_type), "compute_type", dtype_name((DType)p->head->compute_type),
                      "caches", caches_json(p), "bytes", spaces, "lower_bound", number(p->head->lower_bound), "kernels",
                      kernels_json(a, p), "programs", programs_json(a, p), "buffers", buffers_json(a, p));

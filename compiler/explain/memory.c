@@ -147,7 +147,7 @@ void show_memory(const Artifact *a, const ArtifactPlan *p, FILE *out)
     };
 
     fprintf(out, "\nmemory of %s: weights once for each model; state, input, workspace and output for each engine\n",
-            window_target(p->head->target));
+            artifact_string(a, p->head->name));
     show_ranks(a, out);
     for (int s = FTX_SPACE_WEIGHTS; s < FTX_SPACE_COUNT; s++) {
         fprintf(out, "  %-10s %10s%s\n", window_space((uint32_t)s), window_bytes(p->head->space_bytes[s]),

@@ -28,7 +28,7 @@ json_t *page_word(Page *p, const char *text)
     return place;
 }
 
-static json_t *text_json(const char *text)
+json_t *page_text(const char *text)
 {
     return runner_json_text(text, strlen(text));
 }
@@ -57,7 +57,7 @@ static void add_graph(Page *p, const Graph *g, const char *pass, const char *res
 
     if (!text)
         die("out of memory");
-    row = json_pack("{ss,ss,so}", "pass", pass, "result", result, "text", text_json(text));
+    row = json_pack("{ss,ss,so}", "pass", pass, "result", result, "text", page_text(text));
     if (!json_equal(json_object_get(last, "text"), json_object_get(row, "text")))
         json_array_append(graphs, row);
     json_decref(row);
@@ -154,7 +154,7 @@ static bool add_spec(Page *p, const PageOptions *o, Diag *d)
                     run_graph_passes(p, &spec, d) && add_spec_plans(p, o, &spec, d);
 
     if (ok) {
-        json_object_set_new(p->root, "name", text_json(spec.name));
+        json_object_set_new(p->root, "name", page_text(spec.name));
         json_object_set_new(p->root, "facts", spec_facts(&spec, p->keep));
     }
     if (spec.graph)
@@ -179,7 +179,7 @@ static bool add_artifact(Page *p, const PageOptions *o, Diag *d)
 
     if (artifact_open(o->path, &a, &err))
         return diag_machine(d, "%s", err.text);
-    json_object_set_new(p->root, "name", text_json(artifact_string(&a, a.facts->name)));
+    json_object_set_new(p->root, "name", page_text(artifact_string(&a, a.facts->name)));
     json_object_set_new(p->root, "facts", stored_facts(a.facts));
     for (uint32_t i = 0; i < a.n_weights; i++) {
         const FtxWeight *w = &a.weights[i];
@@ -233,7 +233,7 @@ bool explain_page(const PageOptions *o, Arena *keep, const char **text, size_t *
     Page p = {.root = json_object(), .words = json_array(), .places = json_object(), .keep = keep};
     bool ok;
 
-    json_object_set_new(p.root, "source", text_json(o->path));
+    json_object_set_new(p.root, "source", page_text(o->path));
     json_object_set_new(p.root, "artifact", json_boolean(o->artifact));
     json_object_set(p.root, "words", p.words);
     json_object_set_new(p.root, "graphs", json_array());

@@ -21,6 +21,7 @@ typedef struct Page {
 
 /* The index of a text among the words. */
 json_t *page_word(Page *p, const char *text);
+json_t *page_text(const char *text); /* the text itself, whatever its bytes are */
 
 /* A plan of the compiler or of an artifact; the other is NULL. */
 typedef struct PlanSource {

@@ -30,6 +30,11 @@ typedef struct View { /* of either kind of plan */
     uint32_t n_programs, n_launches, n_operands, n_buffers, n_caches, n_kernels;
 } View;
 
+static const char *string_of(const View *v, uint32_t s)
+{
+    return v->from->plan ? v->from->plan->strings.at[s] : artifact_string(v->from->artifact, s);
+}
+
 static View view_of(const PlanSource *from)
 {
     View v;
@@ -58,15 +63,9 @@ static View view_of(const PlanSource *from)
         v = (View){from,      NULL,          p->head,       p->programs,   p->launches,  p->operands, p->buffers,
                    p->caches, p->n_programs, p->n_launches, p->n_operands, p->n_buffers, p->n_caches, p->n_kernels};
     }
-    if (target_parse(window_target(v.head->target), &t,
-                     &(Diag){0})) /* an artifact may be for one that we do not know */
+    if (target_parse(string_of(&v, v.head->name), &t, &(Diag){0})) /* an artifact may be for one that we do not know */
         v.target = target_facts(t);
     return v;
-}
-
-static const char *string_of(const View *v, uint32_t s)
-{
-    return v->from->plan ? v->from->plan->strings.at[s] : artifact_string(v->from->artifact, s);
 }
 
 static json_t *number(uint64_t n)
@@ -317,7 +316,7 @@ json_t *page_add_plan(Page *p, const PlanSource *from)
 
     for (uint32_t i = 0; i < v.n_programs; i++)
         json_array_append_new(programs, program_json(p, &v, &list, i));
-    plan = json_pack("{ss,ss,ss,so,so,so,so,so}", "target", window_target(v.head->target), "weight_type",
+    plan = json_pack("{so,ss,ss,so,so,so,so,so}", "target", page_text(string_of(&v, v.head->name)), "weight_type",
                      dtype_name((DType)v.head->weight_type), "compute_type", dtype_name((DType)v.head->compute_type),
                      "spaces", spaces_json(p, &v), "fixed", fixed, "caches", caches_json(p, &v), "kernels",
                      kernels_json(p, &v), "programs", programs);

@@ -104,10 +104,10 @@ static void show_sections(const Artifact *a, FILE *out)
     fprintf(out, "\nsections\n       offset       bytes  kind\n");
     for (uint32_t i = 0; i < a->header->sections; i++) {
         const FtxSection *s = &a->sections[i];
-        const bool planned = s->kind >= FTX_SEC_PLAN && s->kind <= FTX_SEC_SOURCE;
+        const char *plan = window_plan(a, s);
 
         fprintf(out, "   %10s  %10s  %s%s%s\n", window_bytes(s->offset), window_bytes(s->bytes),
-                artifact_section_name(s->kind), planned ? " of " : "", planned ? window_target(s->target) : "");
+                artifact_section_name(s->kind), *plan ? " of " : "", plan);
     }
 }
 
@@ -231,8 +231,9 @@ static void show_plan(const Artifact *a, const ArtifactPlan *p, bool all, FILE *
 {
     const uint64_t *bytes = p->head->space_bytes, page = bytes[FTX_SPACE_PAGES];
 
-    fprintf(out, "\nplan for %s: weights %s, compute %s\n", window_target(p->head->target),
-            dtype_name((DType)p->head->weight_type), dtype_name((DType)p->head->compute_type));
+    fprintf(out, "\nplan for %s: weights %s, compute %s%s\n", artifact_string(a, p->head->name),
+            dtype_name((DType)p->head->weight_type), dtype_name((DType)p->head->compute_type),
+            a->facts->fixed_sums ? ", one order of sums in all programs" : "");
     fprintf(out, "  engine %s: state %s, workspace %s (the lower bound %s), input %s, output %s\n",
             window_bytes(bytes[FTX_SPACE_STATE] + bytes[FTX_SPACE_WORK] + bytes[FTX_SPACE_IO] + bytes[FTX_SPACE_OUT]),
             window_bytes(bytes[FTX_SPACE_STATE]), window_bytes(bytes[FTX_SPACE_WORK]),
@@ -275,7 +276,7 @@ static void show_kernels(const Artifact *a, const ArtifactPlan *p, FILE *out)
 
     fprintf(out,
             "\nkernels of %s\n  block   regs   stack  spills  barriers    smem (static + dynamic)  code        entry\n",
-            window_target(p->head->target));
+            artifact_string(a, p->head->name));
     for (uint32_t i = 0; i < p->n_kernels; i++) {
         const FtxKernel *k = &p->kernels[i];
         Resources r;

@@ -45,14 +45,17 @@ const char *window_count(uint64_t n)
     return s;
 }
 
-const char *window_target(uint32_t target)
+const char *window_plan(const Artifact *a, const FtxSection *s)
 {
-    char *s = next();
+    uint32_t plan = 0;
 
-    if (target == FTX_TARGET_CPU)
-        return "cpu";
-    snprintf(s, 160, "%s_%u%s", target % 10 == 2 ? "compute" : "sm", target / 10, target % 10 == 1 ? "a" : "");
-    return s;
+    for (uint32_t i = 0; i < a->header->sections && s->kind >= FTX_SEC_PLAN && s->kind <= FTX_SEC_SOURCE; i++)
+        if (a->sections[i].kind == FTX_SEC_PLAN) { /* a->plans are in this order */
+            if (a->sections[i].target == s->target && a->sections[i].variant == s->variant)
+                return artifact_string(a, a->plans[plan].head->name);
+            plan++;
+        }
+    return "";
 }
 
 const char *window_program(const FtxProgram *p)

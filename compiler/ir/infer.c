@@ -319,8 +319,9 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
                                   arg_name(q, 0), dtype_name(*out_type), arg_name(q, i), dtype_name(arg(q, i)->type));
         return true;
     case OP_EMBED:
+    case OP_EMBED_PART:
         if (arg(q, 0)->op != OP_IDS)
-            return diag_error(q->d, q->loc, "embed: ids is the result of %s, it must be ids",
+            return diag_error(q->d, q->loc, "%s: ids is the result of %s, it must be ids", ir_op_name(q->op),
                               ir_op_name(arg(q, 0)->op));
         if (!want_rank(q, 1, 2) || !want_weight(q, 1))
             return false;
@@ -399,7 +400,8 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
         *out = x;
         return want_heads(q, 0) && want_table(q, 1, size(x, 2), &rot) && want_word(q, "style", "half neighbour");
     case OP_ALL_REDUCE:
-    case OP_ALL_GATHER: return infer_exchange(q, out);
+    case OP_ALL_GATHER:
+    case OP_GATHER_LOGITS: return infer_exchange(q, out);
     case OP_RANK_SLICE: return infer_rank_slice(q, out);
     case OP_CACHE:
     case OP_CROSS_CACHE: return infer_cache(q, out);

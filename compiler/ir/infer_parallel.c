@@ -38,7 +38,7 @@ bool infer_part(const Query *q, Shape *out)
 bool infer_exchange(const Query *q, Shape *out)
 {
     const Shape x = shape_of(q, 0);
-    const int64_t ranks = ir_ranks(q->g), columns = q->op == OP_ALL_GATHER ? get(q, "columns") : 0;
+    const int64_t ranks = ir_ranks(q->g), columns = q->op == OP_ALL_REDUCE ? 0 : get(q, "columns");
 
     if (!want_rank(q, 0, 2) || !want_activation(q, 0))
         return false;
@@ -46,8 +46,8 @@ bool infer_exchange(const Query *q, Shape *out)
     if (q->op == OP_ALL_REDUCE)
         return true;
     if (columns > ranks * size(x, 1) || columns < 1)
-        return diag_error(q->d, q->loc, "all_gather: x is %s, %lld ranks cannot have %lld columns", text_of(q, 0),
-                          (long long)ranks, (long long)columns);
+        return diag_error(q->d, q->loc, "%s: x is %s, %lld ranks cannot have %lld columns", ir_op_name(q->op),
+                          text_of(q, 0), (long long)ranks, (long long)columns);
     out->dim[1] = ir_const(columns);
     return true;
 }

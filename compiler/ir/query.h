@@ -78,7 +78,7 @@ bool infer_packed(const Query *q, Shape *out); /* attend_packed: attention over 
 
 /* infer_parallel.c */
 bool infer_part(const Query *q, Shape *out);
-bool infer_exchange(const Query *q, Shape *out); /* all_reduce and all_gather */
+bool infer_exchange(const Query *q, Shape *out); /* all_reduce, all_gather and gather_logits */
 bool infer_rank_slice(const Query *q, Shape *out);
 
 #endif

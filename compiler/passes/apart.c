@@ -24,10 +24,16 @@ static Id in_the_way(const Graph *g, Id id)
     }
 }
 
-/* What attend has beside q, k and v. NULL: nothing. */
+/* What attend has beside q, k and v that no other kernel computes. NULL: nothing. */
 static const char *addition(const Value *v)
 {
-    return v->args[3] ? "a bias" : v->args[4] ? "slopes" : v->args[5] ? "sinks" : ir_int(v, "chunk") ? "chunks" : NULL;
+    const bool beside = v->args[2] != 0; /* keys of the same step: attend_hopper_split takes biases and slopes */
+
+    return v->args[3] && !beside   ? "a bias"
+           : v->args[4] && !beside ? "slopes"
+           : v->args[5]            ? "sinks"
+           : ir_int(v, "chunk")    ? "chunks"
+                                   : NULL;
 }
 
 const char *apart_reason(const Graph *g, Id id, Arena *a)
@@ -53,8 +59,8 @@ const char *apart_reason(const Graph *g, Id id, Arena *a)
                                 loc.file ? arena_printf(a, " (%s:%d)", loc.file, loc.line) : "", names[i]);
     }
     if (v->op == OP_ATTEND)
-        return "attention within texts and to a source is fused without rotation, window, soft cap and causal mask "
-               "only";
+        return "one product gives q, k and v of attention within texts, k and v of a source, without rotation, bias, "
+               "window, soft cap and causal mask only";
     return "one product cannot give q, k and v: they read different values, not all have a bias, differ in their "
            "rotation or "
            "their norm, or have other readers";

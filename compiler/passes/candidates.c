@@ -4,6 +4,7 @@
  *
  * The cost model only orders candidates; it does not predict times. */
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "../../runtime/base/hash.h"
@@ -109,6 +110,9 @@ static Hash128 key_of(const Program *p, const Binding *b)
 {
     Key f = {.n = 0};
 
+    for (size_t i = 0; i < b->n_use; i++)
+        key_add(&f, b->use[i].value);
+
     key_add(&f, (int64_t)(uintptr_t)b->line);
     for (size_t i = 0; i < b->contract->args.n; i++) {
         const Value *v = ir_value(p->facts.g, b->arg[i]);
@@ -185,6 +189,50 @@ static bool is_packed_otherwise(const Lower *l, const Binding *b, const char **r
     return false;
 }
 
+/* --- precision.sums = "fixed" ------------------------------------------------------------------- */
+
+/* The next values of the constants of order lines, which are numbers; false: there are none. */
+static bool next_order(Binding *b, size_t *places)
+{
+    const bool first = !b->n_use;
+    bool carry = !first;
+
+    b->n_use = 0;
+    for (size_t i = 0; i < b->contract->consts.n; i++) {
+        const ContractConst *k = &b->contract->consts.at[i];
+
+        if (!k->reorders)
+            continue;
+        places[i] = first ? 0 : places[i] + carry;
+        carry = carry && places[i] == k->n_values;
+        places[i] = carry ? 0 : places[i];
+        b->use[b->n_use++] = (TunedConst){k->value.name, strtoll(k->values[places[i]], NULL, 10)};
+    }
+    return b->n_use && !carry;
+}
+
+/* A match with the constants that are chosen as always, then with each choice of those of order lines: all that add in the
+ * orders of l; while these are chosen, all. */
+static void try_orders(const Lower *l, Program *p, const Candidate *match, bool refused, Candidates *out)
+{
+    size_t places[CONTRACT_MAX_CONSTS] = {0}, found = 0;
+    Binding b = match->b;
+    Candidate first = {0};
+
+    do {
+        Candidate x = {.b = b};
+
+        fit_candidate(l, p, &x);
+        x.fits = x.fits && sums_agree(l, &x, &x.reason);
+        if (!b.n_use)
+            first = x;
+        if (x.fits && !(found++ && l->ordered))
+            *arena_push(l->scratch, *out) = x;
+    } while (next_order(&b, places));
+    if (!found && refused)
+        *arena_push(l->scratch, *out) = first;
+}
+
 static void try_line(const Lower *l, Program *p, const uint32_t *uses, const Contract *c, const MatchLine *line, Id v,
                      uint32_t form, bool refused, Candidates *out)
 {
@@ -192,8 +240,13 @@ static void try_line(const Lower *l, Program *p, const uint32_t *uses, const Con
         Candidate x = {0};
 
         if (match_at(&p->facts, uses, c, line, way, v, form, &x.b, refused ? &x.reason : NULL, l->scratch) &&
-            !is_packed_otherwise(l, &x.b, &x.reason))
+            !is_packed_otherwise(l, &x.b, &x.reason)) {
+            if (l->fixed) {
+                try_orders(l, p, &x, refused, out);
+                continue;
+            }
             fit_candidate(l, p, &x);
+        }
         if (x.fits || refused)
             *arena_push(l->scratch, *out) = x;
     }

@@ -31,7 +31,8 @@ static int *find_layers(const Graph *g, Arena *keep)
 
         if (op != OP_APPEND && op != OP_CACHE && op != OP_CROSS_APPEND && op != OP_CROSS_CACHE && !full)
             continue;
-        for (Id x = ir_value(g, v)->args[0]; x && uses[x] == 1 && ir_value(g, x)->op != OP_EMBED;
+        for (Id x = ir_value(g, v)->args[0];
+             x && uses[x] == 1 && ir_value(g, x)->op != OP_EMBED && ir_value(g, x)->op != OP_EMBED_PART;
              x = ir_value(g, x)->args[0])
             first = x;
         if (op == OP_CACHE) /* the product that makes the queries stands before that of the keys */
@@ -43,6 +44,7 @@ static int *find_layers(const Graph *g, Arena *keep)
             now = begins[v];
         switch (ir_value(g, v)->op) {
         case OP_EMBED:
+        case OP_EMBED_PART:
         case OP_SELECT_FIRST:
         case OP_SELECT_LAST:
         case OP_SELECT_ID:
@@ -79,12 +81,18 @@ void lower_open(Lower *l, const Graph *g, const Catalog *c, Target t, const Prec
     l->after = arena_array(l->keep, bool, g->values.n);
     memcpy(l->after, ir_after_entry(g), sizeof *l->after * g->values.n);
     l->weight_forms = arena_array(l->keep, WeightForm, g->values.n);
+    sums_open(l);
     lower_add_programs(l);
     *plan = (Plan){.target = t};
     plan->head.target = t.id;
     plan->head.weight_type = p->quant.type ? p->quant.type : p->weights ? p->weights : DT_FP32;
     plan->head.compute_type = l->compute;
     *(const char **)arena_push(l->keep, plan->strings) = "";
+    plan->head.name = (uint32_t)plan->strings.n;
+    *(const char **)arena_push(l->keep, plan->strings) = t.name;
+    plan->head.device = t.device ? (uint32_t)plan->strings.n : 0;
+    if (t.device)
+        *(const char **)arena_push(l->keep, plan->strings) = t.device;
 }
 
 bool lower_is_packed(const Lower *l, const Binding *b, size_t i)

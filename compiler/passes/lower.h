@@ -98,6 +98,14 @@ typedef struct WeightForm {
     Fold fold;
 } WeightForm;
 
+enum { SUMS_ROLES = 3 }; /* RowsServed */
+
+/* How a value is added in all programs, and a hash of the values that one launch computes with it. */
+typedef struct Order {
+    const char *sums; /* "slices 2"; NULL: none was chosen */
+    uint64_t with;
+} Order;
+
 typedef struct Lower {
     const Graph *source;
     Graph *g; /* a copy of source with the types of this target */
@@ -110,7 +118,11 @@ typedef struct Lower {
     bool *encoder; /* computed by encode programs */
     bool *after;   /* computed by programs that begin at the entry */
     WeightForm *weight_forms;
-    bool unfolded; /* no norm may be folded into a weight */
+    bool fixed;            /* precision.sums; orders: of each value, chosen before programs are selected */
+    bool is_sum[OP_COUNT]; /* ops whose order of adding must be stated */
+    Order *orders;         /* [values.n][SUMS_ROLES] */
+    bool ordered;          /* they are chosen */
+    bool unfolded;         /* no norm may be folded into a weight */
     struct {
         Program *at;
         size_t n, cap;
@@ -163,6 +175,15 @@ typedef struct Candidates {
 typedef enum CandidateKind { COMPUTE, CONVERSIONS } CandidateKind;
 void select_candidates(const Lower *l, Program *p, const uint32_t *uses, Id v, CandidateKind kind, bool refused,
                        Candidates *out);
+/* precision.sums = "fixed" (sums.c): prepares l; chooses l->orders; whether a candidate adds in them. Before they are chosen
+ * it must state an order for each of its sums. */
+void sums_open(Lower *l);
+bool sums_choose(Lower *l, Diag *d);
+bool sums_agree(const Lower *l, const Candidate *x, const char **reason);
+/* "added in all programs as: slices 2" */
+void sums_print(const Lower *l, Id v, FILE *out);
+/* ", slices 2": the orders of a launch's sums; "": precision.sums is free. */
+const char *sums_text(const Lower *l, const Group *g);
 /* The cost by which candidates are compared: one with a `prefer other` line that holds loses to any without. */
 double candidate_cost(const Candidate *x);
 /* Whether two matches cover the same values and write the same form. */

@@ -13,6 +13,7 @@
 
 #include "lower.h"
 #include "planner.h"
+#include "../../kernels/device/gather.h"
 #include "../../kernels/device/io.h"
 #include "../../runtime/artifact/sizes.h"
 
@@ -94,10 +95,11 @@ static uint64_t exchange_bytes(const Lower *l)
     for (Id id = 1; id < l->g->values.n; id++) {
         const Value *v = ir_value(l->g, id);
         const Value *x = ir_value(l->g, v->args[0]);
+        const uint64_t elements = (uint64_t)ir_shape_elements(x->shape, l->g->limits.tokens, l->g->limits.sequences);
         const uint64_t bytes =
-            v->op == OP_ALL_REDUCE || v->op == OP_ALL_GATHER
-                ? (uint64_t)ir_shape_elements(x->shape, l->g->limits.tokens, l->g->limits.sequences) *
-                      dtype_size(x->type)
+            v->op == OP_ALL_REDUCE || v->op == OP_ALL_GATHER ? elements * dtype_size(x->type)
+            : v->op == OP_GATHER_LOGITS
+                ? (uint64_t)(l->g->limits.sequences * GATHER_WORDS(x->shape.dim[1].n)) * sizeof(float)
                 : 0;
 
         most = bytes > most ? bytes : most;
@@ -302,10 +304,12 @@ static FtxOperand with_tiles(const Lower *l, const Program *p, const Launch *lau
         o.rows = c->kv_heads * (uint32_t)l->g->limits.kv_block;
         o.type = c->type;
     } else {
-        const Value *v = ir_value(l->g, launch->group->b.arg[k]); /* perhaps a view of from->value */
+        const Shape all = ir_value(l->g, launch->group->b.arg[k])->shape; /* perhaps that of a view of from->value */
+        Shape row = all;
 
-        o.columns = (uint32_t)v->shape.dim[v->shape.rank - 1].n;
-        o.rows = (uint32_t)(ir_shape_elements(v->shape, t_max, p->facts.s_max) / o.columns);
+        row.dim[0] = ir_const(1);
+        o.columns = (uint32_t)ir_shape_elements(row, 1, 1);
+        o.rows = (uint32_t)(ir_shape_elements(all, t_max, p->facts.s_max) / o.columns);
         o.type = contract_arg_type(&p->facts, &launch->group->b, k);
     }
     return o;

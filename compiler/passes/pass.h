@@ -26,6 +26,7 @@ typedef struct Precision {
     DType compute; /* DT_NONE: auto: fp32 on the CPU, the weights' type on CUDA */
     DType kv;      /* DT_NONE: auto: as compute */
     Quantising quant;
+    bool fixed_sums; /* each value has one order of sums in all programs of a target */
     bool dequantise; /* codes of the checkpoint are read as numbers, and stored as the other weights are */
 } Precision;
 

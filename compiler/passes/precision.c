@@ -26,7 +26,7 @@ static void make_fp32(Graph *g, Id id)
 
         ir_value(g, id)->type = DT_FP32;
         if (op != OP_SCALE && op != OP_ACT && op != OP_ADD && op != OP_MUL && op != OP_NORMALIZE &&
-            op != OP_ALL_REDUCE && op != OP_ALL_GATHER)
+            op != OP_ALL_REDUCE && op != OP_ALL_GATHER && op != OP_GATHER_LOGITS)
             break;
     }
 }

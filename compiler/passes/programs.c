@@ -53,6 +53,7 @@ static Program *add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
         .kv = l->kv,
         .cross_kv = l->cross_kv,
         .compute = l->compute,
+        .fixed = l->fixed,
         .exact = l->precision->compute != DT_NONE,
         .quantised = has_quantised(l->g),
         .packed = packed_forms(l->catalog),
@@ -62,12 +63,14 @@ static Program *add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
     return p;
 }
 
-/* Programs of a fixed size above 64 tokens are made where a kernel of ours computes their products, as linear_tile does
- * for encoders in 16 bits on targets with wgmma. */
-static bool has_large_buckets(const Lower *l, FtxProgramKind kind)
+/* The largest program of a fixed size. Above 64 tokens there are some where a kernel of ours computes their products, in 16 bits
+ * on targets with wgmma: linear_tile for encoders, linear_batch for prompts if precision.sums is fixed. Its tiles are chosen for
+ * T_MAX, and for short prompts those of limits.tokens would be far too wide. */
+static int64_t largest_bucket(const Lower *l, FtxProgramKind kind)
 {
-    return (kind == FTX_PROG_ENCODE || kind == FTX_PROG_HIDDEN) &&
-           (target_facts(l->target)->capabilities & CAPABILITY_WGMMA) && dtype_size(l->compute) == 2;
+    if (!(target_facts(l->target)->capabilities & CAPABILITY_WGMMA) || dtype_size(l->compute) != 2)
+        return 64;
+    return kind == FTX_PROG_ENCODE || kind == FTX_PROG_HIDDEN ? 1024 : l->fixed ? 512 : 64;
 }
 
 /* The programs of one kind: small ones of a fixed size (buckets), and one for any larger T. */
@@ -78,7 +81,7 @@ static void add_ladder(Lower *l, FtxProgramKind kind)
     add_program(l, kind, 16);
     if (tokens > 16)
         add_program(l, kind, 64);
-    for (int64_t bucket = 128; has_large_buckets(l, kind) && bucket <= 1024 && bucket <= tokens; bucket *= 2)
+    for (int64_t bucket = 128; bucket <= largest_bucket(l, kind) && bucket <= tokens; bucket *= 2)
         add_program(l, kind, bucket)->optional = true;
     if (tokens > 64)
         add_program(l, kind, 0);
@@ -189,7 +192,7 @@ bool stage_select(Lower *l, Diag *d)
                           dtype_name(l->compute));
     if (ir_op_is_view(output->op))
         return diag_error(d, output->loc, "the output is a view: %s computes nothing", ir_op_name(output->op));
-    if (!reads_codes(l, d) || !select_all(l, d))
+    if (!reads_codes(l, d) || !sums_choose(l, d) || !select_all(l, d))
         return false;
     for (size_t i = 0; i < l->programs.n; i++)
         if (!l->programs.at[i].dropped)

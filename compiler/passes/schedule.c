@@ -17,7 +17,7 @@ static const char *linear_role(const Graph *g, Id v)
             reader = ir_value(g, id)->op;
     const Op x = ir_value(g, ir_base(g, ir_value(g, v)->args[0]))->op;
 
-    return v == g->logits || reader == OP_ALL_GATHER                               ? "lm head"
+    return v == g->logits || reader == OP_ALL_GATHER || reader == OP_GATHER_LOGITS ? "lm head"
            : reader == OP_APPEND || reader == OP_ATTEND_PACKED                     ? "qkv"
            : reader == OP_ROUTE                                                    ? "router"
            : reader == OP_CROSS_APPEND                                             ? "keys and values"
@@ -189,7 +189,7 @@ static void launch(Lower *l, Program *p, const Group *g)
 {
     const Contract *c = g->b.contract;
     const int layer = l->layer[g->b.root];
-    const char *what = lower_describe(l, g, l->keep);
+    const char *what = arena_printf(l->keep, "%s%s", lower_describe(l, g, l->keep), sums_text(l, g));
     Launch *to = arena_push(l->keep, p->launches);
 
     to->group = g;

@@ -2,7 +2,8 @@
  *
  *   y = act(linear(x, w1, b1))    ->    y = act(linear(x, part(w1), part(b1)))
  *   z = linear(y, w2, b2)         ->    z = all_reduce(linear(y, part(w2, dim=1), part(b2, first=1)))
- *   sample(linear(x, w))          ->    sample(all_gather(linear(x, part(w))))
+ *   embed(ids, w)                 ->    all_reduce(embed_part(ids, part(w)))      a large table: embedding_is_cut()
+ *   sample(linear(x, w))          ->    sample(gather_logits(linear(x, part(w))))
  *
  * All ranks run one graph. A value of it is the same on all ranks; or split: each rank has a piece of the columns of [M,N],
  * of the heads of [T,H,E]; or partial: the value is the sum over the ranks. `rules` says for each op from which layouts of
@@ -17,6 +18,8 @@
 #include "../../kernels/device/io.h"
 #include "lower.h"
 #include "rewrite.h"
+
+enum { WHOLE_EMBEDDING = 1 << 20 }; /* elements of an embedding that is cut */
 
 /* Layouts of arguments: s same; p split, of a weight its rows; c columns of a weight; f a weight on the first rank alone;
  * w a whole weight; h a gain or bias of heads: whole if it is one for all of them, else split. */
@@ -58,6 +61,7 @@ typedef struct Shard {
     const ShardRule **rule; /* NULL: every rank computes it */
     int64_t *pieces;        /* of the result; 1: it is the same on all ranks */
     int64_t *want;          /* pieces that all readers can take; 0: nobody reads it */
+    bool *drawn;            /* `sample` alone reads it */
     bool *padded;           /* columns of logits: the last piece may be shorter, the gathered value has no padding */
     Id *gathered;           /* the all_gather of the value in the new graph */
     Id at;                  /* the first value that cannot be cut; 0: all can */
@@ -106,7 +110,8 @@ static void ask_arguments(Shard *s, Id id)
 
     if (result)
         ask(s, id, 1, false);
-    for (int i = 0; i < IR_MAX_ARGS && v->args[i]; i++)
+    for (int i = 0; i < IR_MAX_ARGS && v->args[i]; i++) {
+        s->drawn[v->args[i]] = v->op == OP_SAMPLE && (!s->want[v->args[i]] || s->drawn[v->args[i]]);
         if (v->op == OP_SAMPLE || v->op == OP_BEAM)
             ask(s, v->args[i], i ? 1 : s->ranks, i == 0);
         else if (rule_of(v, PARTIAL))
@@ -117,6 +122,7 @@ static void ask_arguments(Shard *s, Id id)
             ask(s, v->args[i], s->want[id] ? s->want[id] : 1, s->padded[id]);
         else
             ask(s, v->args[i], 1, false);
+    }
 }
 
 /* --- layouts ----------------------------------------------------------------------------------------- */
@@ -193,6 +199,7 @@ static void choose_layouts(Shard *s, const Graph *g, int64_t ranks)
                  .rule = arena_array(a, const ShardRule *, n),
                  .pieces = arena_array(a, int64_t, n),
                  .want = arena_array(a, int64_t, n),
+                 .drawn = arena_array(a, bool, n),
                  .padded = arena_array(a, bool, n),
                  .gathered = arena_array(a, Id, n)};
     for (Id v = (Id)n - 1; v > 0; v--)
@@ -220,7 +227,7 @@ static Id make_part(Rewrite *r, Id w, int64_t dim, int64_t of, int64_t stack, bo
     return rewrite_make(r, OP_PART, r->map[w], 0, 0, attrs, n, rewrite_old(r, w)->loc);
 }
 
-/* The whole value on every rank. */
+/* The whole value on every rank; for `sample` what it needs of it. */
 static Id gathered(Rewrite *r, const Shard *s, Id v)
 {
     const Attr columns = {.name = "columns", .kind = ATTR_INT, .i = columns_of(s->g, v)};
@@ -228,7 +235,8 @@ static Id gathered(Rewrite *r, const Shard *s, Id v)
     if (s->pieces[v] == 1)
         return r->map[v];
     if (!s->gathered[v])
-        s->gathered[v] = rewrite_make(r, OP_ALL_GATHER, r->map[v], 0, 0, &columns, 1, rewrite_old(r, v)->loc);
+        s->gathered[v] = rewrite_make(r, s->drawn[v] ? OP_GATHER_LOGITS : OP_ALL_GATHER, r->map[v], 0, 0, &columns, 1,
+                                      rewrite_old(r, v)->loc);
     return s->gathered[v];
 }
 
@@ -256,6 +264,25 @@ static Id argument(Rewrite *r, const Shard *s, Id id, int i)
     return rewrite_make(r, OP_RANK_SLICE, gathered(r, s, a), 0, 0, &pieces, 1, v->loc);
 }
 
+/* Each rank has its rows of the table, unless it is so small that all of it costs less than an exchange, or positions or
+ * types are added to its rows, which one kernel does. */
+static bool embedding_is_cut(const Graph *g, const Value *v)
+{
+    for (Id id = 1; id < g->values.n; id++)
+        if (ir_value(g, id)->op == OP_POSITIONS || ir_value(g, id)->op == OP_TYPES)
+            return false;
+    return ir_shape_elements(ir_value(g, v->args[1])->shape, 1, 1) >= WHOLE_EMBEDDING;
+}
+
+static Id cut_embedding(Rewrite *r, const Shard *s, const Value *v)
+{
+    const Id w = make_part(r, v->args[1], 0, s->ranks, 1, false);
+    const Id part = rewrite_make(r, OP_EMBED_PART, r->map[v->args[0]], w, 0, NULL, 0, v->loc);
+
+    ir_value(r->now, part)->type = v->type; /* not that of the ids */
+    return rewrite_make(r, OP_ALL_REDUCE, part, 0, 0, NULL, 0, v->loc);
+}
+
 static Id shard_value(Rewrite *r, Id id)
 {
     const Shard *s = r->user;
@@ -266,6 +293,8 @@ static Id shard_value(Rewrite *r, Id id)
 
     if (ir_op_is_weight(v->op))
         return 0;
+    if (v->op == OP_EMBED && embedding_is_cut(s->g, v))
+        return cut_embedding(r, s, v);
     for (int i = 0; i < IR_MAX_ARGS; i++) {
         args[i] = v->args[i] ? argument(r, s, id, i) : 0;
         other |= args[i] != r->map[v->args[i]];

@@ -112,7 +112,7 @@ static void add_program(const Program *p, size_t at, bool any_order, TuneCases *
         const char *shape;
         TuneCase *t;
 
-        if (!is_tuned(g->b.contract))
+        if (!is_tuned(g->b.contract) && !(any_order && g->b.contract->device == KD_MATMUL))
             continue;
         shape = tuning_shape(&p->facts, &g->b, g->fit.instance, keep);
         t = find_case(cases, first, g->b.contract->family, shape);
@@ -123,6 +123,7 @@ static void add_program(const Program *p, size_t at, bool any_order, TuneCases *
                             .program = arena_strdup(keep, p->facts.name),
                             .shape = shape,
                             .at = at,
+                            .library = g->b.contract->device == KD_MATMUL,
                             .entry = arena_strdup(keep, g->fit.instance->entry)};
             find_candidates(p, g, t, any_order, keep);
         }

@@ -45,6 +45,8 @@ static void print_tuned(const Candidate *c, FILE *out)
             fprintf(out, " %s", t->values[n]);
         if (c->fit.tuned && names(c->fit.tuned, t->value.name))
             print_measured(c->fit.tuned, out);
+        else if (c->b.n_use && t->reorders)
+            fputs("; the order of all programs", out);
         else if (line)
             fprintf(out, "; %s:%d: prefer %s", line->loc.file, line->loc.line, line->text);
         else
@@ -206,6 +208,7 @@ bool passes_why(const Graph *g, const Catalog *c, Target t, const Precision *p, 
     lower_open(&l, g, c, t, p, &packing, &plan);
     if (!stage_select(&l, d)) /* finds weight_forms, on which the choice in each program depends */
         return false;
+    sums_print(&l, v, out);
     for (size_t i = 0; i < l.programs.n; i++) {
         if (!select_program(&l, &l.programs.at[i], d))
             return false;

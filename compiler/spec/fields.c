@@ -54,6 +54,7 @@ static const Field fields[] = {
     {"precision.head", TYPE, 0, 1, DT_NONE, false},
     {"precision.except", TEXTS, 0, 0, 0, false},
     {"precision.dequantise", FLAG, 0, 0, 0, false},
+    {"precision.sums", TEXT, 0, 0, 0, false},
     {"limits.sequences", COUNT, 1, FTX_MAX_SEQUENCES, 16, false},
     {"limits.context", COUNT, 2, 1 << 20, 0, true},
     {"limits.tokens", COUNT, 1, 1 << 16, 512, false},

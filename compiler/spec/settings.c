@@ -201,6 +201,15 @@ static void refuse_unquantised(lua_State *L, int t)
     }
 }
 
+static bool read_sums(lua_State *L, int t)
+{
+    const char *sums = field_text(L, t, "precision.sums");
+
+    if (sums && strcmp(sums, "free") != 0 && strcmp(sums, "fixed") != 0)
+        field_refuse(L, "precision.sums", "one of free, fixed", (lua_pushstring(L, sums), -1));
+    return sums && strcmp(sums, "fixed") == 0;
+}
+
 /* Matrices that are not quantised have the type of activations if it has 16 bits, else bf16. */
 static void read_precision(lua_State *L, int t)
 {
@@ -212,6 +221,7 @@ static void read_precision(lua_State *L, int t)
     p->compute = field_type(L, t, "precision.compute");
     p->kv = field_type(L, t, "precision.kv");
     p->dequantise = field_flag(L, t, "precision.dequantise");
+    p->fixed_sums = read_sums(L, t);
     if (!packed_type(p->weights)) {
         refuse_unquantised(L, t);
         if (head && head != p->weights)

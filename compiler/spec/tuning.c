@@ -6,7 +6,7 @@
 #include "spec.h"
 
 /* What is read is kept: a short program could make it larger than memory. */
-enum { MAX_TEXT = 4096, MAX_ENTRIES = 1 << 14 };
+enum { MAX_TEXT = 4096, MAX_ENTRIES = 1 << 14, MAX_ALGORITHMS = 1024 };
 
 typedef struct TuningReader {
     const char *text;
@@ -99,6 +99,50 @@ static void read_use(lua_State *L, int table, TuningEntry *e)
     lua_settop(L, table);
 }
 
+static int64_t whole_at(lua_State *L, int table, lua_Integer i, const char *field, int64_t most)
+{
+    int whole = 0;
+    int64_t value;
+
+    lua_rawgeti(L, table, i);
+    value = lua_tointegerx(L, -1, &whole);
+    if (lua_type(L, -1) != LUA_TNUMBER || !whole || value < 0 || value > most)
+        fail(L, field, "a whole number of 0 or more");
+    lua_pop(L, 1);
+    return value;
+}
+
+/* library = 130002, algorithms = { { 64, 128, 66, ... }, ... }: in place of use. */
+static void read_algorithms(lua_State *L, int table, TuningEntry *e)
+{
+    Arena *keep = sandbox_of(L)->keep;
+    int list;
+
+    lua_getfield(L, table, "library");
+    lua_getfield(L, table, "algorithms");
+    list = lua_gettop(L);
+    if (!lua_isnil(L, list)) {
+        if (!lua_istable(L, list) || !lua_rawlen(L, list) || lua_rawlen(L, list) > MAX_ALGORITHMS || e->avoid)
+            fail(L, "algorithms", e->avoid ? "nothing beside avoid" : "a list of 1 to 1024 algorithms");
+        lua_insert(L, list - 1);
+        if (lua_type(L, list) != LUA_TNUMBER || !lua_isinteger(L, list) || lua_tointeger(L, list) < 1)
+            fail(L, "library", "cuBLASLt's version");
+        *arena_push(keep, e->algorithms) = lua_tointeger(L, list);
+        for (lua_Integer i = 1; i <= (lua_Integer)lua_rawlen(L, list - 1); i++) {
+            lua_rawgeti(L, list - 1, i);
+            if (!lua_istable(L, -1) || lua_rawlen(L, -1) != FTX_MM_RECORD)
+                fail(L, "algorithms", "lists of 11 numbers: rows from, to, and nine attributes");
+            for (lua_Integer k = 1; k <= FTX_MM_RECORD; k++) {
+                const int64_t word = whole_at(L, list + 1, k, "algorithms", UINT32_MAX);
+
+                *arena_push(keep, e->algorithms) = word;
+            }
+            lua_pop(L, 1);
+        }
+    }
+    lua_settop(L, table);
+}
+
 static void read_entry(lua_State *L, TuningReader *r)
 {
     const int table = lua_gettop(L);
@@ -113,7 +157,9 @@ static void read_entry(lua_State *L, TuningReader *r)
     e.avoid = flag_field(L, table, "avoid");
     e.us = time_field(L, table, "us");
     e.untuned_us = time_field(L, table, "untuned");
-    read_use(L, table, &e);
+    read_algorithms(L, table, &e);
+    if (!e.algorithms.n)
+        read_use(L, table, &e);
     *(TuningEntry *)arena_push(sandbox_of(L)->keep, r->into->entries) = e;
 }
 
@@ -129,6 +175,10 @@ static int run_tuning(lua_State *L)
         return sandbox_fail_at(L, (Loc){sandbox_of(L)->subject, 0},
                                "a tuning file returns a table, this one returned %s", luaL_typename(L, -1));
     r->file->device = text_field(L, 2, "gpu");
+    lua_getfield(L, 2, "made");
+    if (!lua_isnil(L, -1))
+        r->file->made = text_field(L, 2, "made");
+    lua_settop(L, 2);
     r->file->any_order = flag_field(L, 2, "any_order");
     lua_getfield(L, 2, "entries");
     if (!lua_istable(L, 3))

@@ -34,6 +34,9 @@ void ref_embed(const FtxToken *token, int T, RefTensor w, RefTensor p, int offse
 
 /* y[M,N] = x[M,K] w[N,K]^T + b[N] (b may be absent) */
 void ref_linear(RefTensor x, RefTensor w, RefTensor b, int M, int N, int K, float *y);
+/* The same in fp32 in an order that contracts state: "slices 2", "chains 8", "lanes 32". Products of 16 k are added to 0 one
+ * after another, as tests/simt does for mma and wgmma. False: there is no such order. */
+bool ref_linear_in_order(const char *order, RefTensor x, RefTensor w, RefTensor b, int M, int N, int K, float *y);
 
 /* Rows of codes: x[r,k] = scales[r, k / group] * (codes[r,k] - offsets[r, k / group]) */
 typedef struct RefCodes {
@@ -170,6 +173,10 @@ int ref_draw(const double *p, int V, double u);
 int ref_sample(const RefRow *r, const float *logits, int V, double *p, int32_t *order, double *logprob);
 
 double ref_logsumexp(const float *logits, int V);
+
+/* What a rank sends of its C logits, the ids from `first` on (gather.c): sent [C]. Returns how many, -1: all; *rest stands
+ * in place of the others. */
+int ref_gather(const RefRow *r, const float *x, int first, int C, bool *sent, double *rest);
 
 /* --- beam search: beam.c ------------------------------------------------------------------------- */
 

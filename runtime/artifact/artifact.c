@@ -120,8 +120,11 @@ static FtxStatus check_section(const Artifact *a, uint32_t i, FtxError *err)
                         s->bytes, kinds[s->kind].size);
     if (!kinds[s->kind].planned && s->target)
         return ftx_fail(err, FTX_EFORMAT, "section %u (%s) belongs to target %u", i, name, s->target);
+    if (s->variant && !kinds[s->kind].planned)
+        return ftx_fail(err, FTX_EFORMAT, "section %u (%s) is of plan %u", i, name, s->variant);
     for (uint32_t k = 0; k < i; k++)
-        if (a->sections[k].kind == s->kind && a->sections[k].target == s->target && a->sections[k].rank == s->rank)
+        if (a->sections[k].kind == s->kind && a->sections[k].target == s->target &&
+            a->sections[k].variant == s->variant && a->sections[k].rank == s->rank)
             return ftx_fail(err, FTX_EFORMAT, "sections %u and %u are both the %s of target %u", k, i, name, s->target);
     if (kinds[s->kind].text && (s->bytes == 0 || ((const char *)bytes_of(a, s))[s->bytes - 1] != '\0'))
         return ftx_fail(err, FTX_EFORMAT, "section %u (%s) is text without its end", i, name);
@@ -130,18 +133,20 @@ static FtxStatus check_section(const Artifact *a, uint32_t i, FtxError *err)
     return FTX_OK;
 }
 
-static const FtxSection *find(const Artifact *a, uint32_t kind, uint32_t target, uint32_t rank)
+/* The section of a kind that belongs to the plan of `plan`, a section of it, or to none (NULL). */
+static const FtxSection *find(const Artifact *a, uint32_t kind, const FtxSection *plan)
 {
     for (uint32_t i = 0; i < a->header->sections; i++)
-        if (a->sections[i].kind == kind && a->sections[i].target == target && a->sections[i].rank == rank)
+        if (a->sections[i].kind == kind && a->sections[i].target == (plan ? plan->target : 0) &&
+            a->sections[i].variant == (plan ? plan->variant : 0) && !a->sections[i].rank)
             return &a->sections[i];
     return NULL;
 }
 
 /* The array of a section and how many elements it has; none where there is no such section. */
-static const void *array(const Artifact *a, uint32_t kind, uint32_t target, uint32_t *n)
+static const void *array(const Artifact *a, uint32_t kind, const FtxSection *plan, uint32_t *n)
 {
-    const FtxSection *s = find(a, kind, target, 0);
+    const FtxSection *s = find(a, kind, plan);
 
     *n = s ? (uint32_t)(s->bytes / kinds[kind].size) : 0;
     return s ? bytes_of(a, s) : NULL;
@@ -212,6 +217,8 @@ static FtxStatus check_head(const Artifact *a, const ArtifactPlan *plan, uint32_
 
     if (p->target != target)
         return ftx_fail(err, FTX_EFORMAT, "its plan is for target %u", p->target);
+    if (!artifact_has_string(a, p->name) || !artifact_has_string(a, p->device))
+        return ftx_fail(err, FTX_EFORMAT, "its names are not inside the strings");
     if ((!packed_type((DType)p->weight_type) && (p->weight_type < DT_FP32 || p->weight_type > DT_BF16)) ||
         p->compute_type < DT_FP32 || p->compute_type > DT_BF16)
         return ftx_fail(err, FTX_EFORMAT, "its types are %u, %u", p->weight_type, p->compute_type);
@@ -246,6 +253,8 @@ static FtxStatus check_matmul(const int64_t *c, uint32_t n, FtxError *err)
 
     if (n < FTX_MM_CONSTS)
         return ftx_fail(err, FTX_EFORMAT, "a matmul has %u constants, it needs %d", n, FTX_MM_CONSTS);
+    if (n > FTX_MM_CONSTS && (n - FTX_MM_CONSTS) % FTX_MM_RECORD != 1)
+        return ftx_fail(err, FTX_EFORMAT, "a matmul has %u constants, which are no whole algorithms", n);
     if (c[FTX_MM_N] < 1 || c[FTX_MM_N] > INT32_MAX || c[FTX_MM_K] < 1 || c[FTX_MM_K] > INT32_MAX ||
         c[FTX_MM_ROWS_S] < 0 || c[FTX_MM_ROWS_S] > 1 || c[FTX_MM_ACT] < 0 || c[FTX_MM_ACT] >= FTX_ACT_COUNT)
         return ftx_fail(err, FTX_EFORMAT, "constants of a matmul are out of range");
@@ -344,38 +353,37 @@ static FtxStatus check_buffer(const Artifact *a, const ArtifactPlan *p, const Ft
 }
 
 /* An array of a plan. An empty one has an address, too, because ranges of no elements may refer to it. */
-static const void *plan_array(const Artifact *a, uint32_t kind, uint32_t target, uint32_t *n)
+static const void *plan_array(const Artifact *a, uint32_t kind, const FtxSection *plan, uint32_t *n)
 {
     static const int64_t none;
-    const void *p = array(a, kind, target, n);
+    const void *p = array(a, kind, plan, n);
 
     return p ? p : &none;
 }
 
 static FtxStatus check_plan(Artifact *a, const FtxSection *section, ArtifactPlan *p, FtxError *err)
 {
-    const uint32_t target = section->target;
+    const FtxSection *code = find(a, FTX_SEC_CUBIN, section);
     FtxStatus s;
     uint32_t n;
 
-    p->head = array(a, FTX_SEC_PLAN, target, &n);
+    p->head = array(a, FTX_SEC_PLAN, section, &n);
     if (n != 1)
         return ftx_fail(err, FTX_EFORMAT, "it has %u plans", n);
-    p->kernels = plan_array(a, FTX_SEC_KERNELS, target, &p->n_kernels);
-    p->consts = plan_array(a, FTX_SEC_CONSTS, target, &p->n_consts);
-    p->programs = plan_array(a, FTX_SEC_PROGRAMS, target, &p->n_programs);
-    p->launches = plan_array(a, FTX_SEC_LAUNCHES, target, &p->n_launches);
-    p->operands = plan_array(a, FTX_SEC_OPERANDS, target, &p->n_operands);
-    p->exprs = plan_array(a, FTX_SEC_EXPRS, target, &p->n_exprs);
-    p->buffers = plan_array(a, FTX_SEC_BUFFERS, target, &p->n_buffers);
-    p->caches = plan_array(a, FTX_SEC_CACHES, target, &p->n_caches);
-    section = find(a, FTX_SEC_CUBIN, target, 0);
-    p->cubin = section ? bytes_of(a, section) : NULL;
-    p->cubin_bytes = section ? (size_t)section->bytes : 0;
-    p->source = array(a, FTX_SEC_SOURCE, target, &n);
+    p->kernels = plan_array(a, FTX_SEC_KERNELS, section, &p->n_kernels);
+    p->consts = plan_array(a, FTX_SEC_CONSTS, section, &p->n_consts);
+    p->programs = plan_array(a, FTX_SEC_PROGRAMS, section, &p->n_programs);
+    p->launches = plan_array(a, FTX_SEC_LAUNCHES, section, &p->n_launches);
+    p->operands = plan_array(a, FTX_SEC_OPERANDS, section, &p->n_operands);
+    p->exprs = plan_array(a, FTX_SEC_EXPRS, section, &p->n_exprs);
+    p->buffers = plan_array(a, FTX_SEC_BUFFERS, section, &p->n_buffers);
+    p->caches = plan_array(a, FTX_SEC_CACHES, section, &p->n_caches);
+    p->cubin = code ? bytes_of(a, code) : NULL;
+    p->cubin_bytes = code ? (size_t)code->bytes : 0;
+    p->source = array(a, FTX_SEC_SOURCE, section, &n);
     if (p->n_programs == 0)
         return ftx_fail(err, FTX_EFORMAT, "it has no programs");
-    if ((s = check_head(a, p, target, err)))
+    if ((s = check_head(a, p, section->target, err)))
         return s;
     for (uint32_t i = 0; i < p->n_kernels; i++)
         if ((s = check_kernel(a, p, &p->kernels[i], err)))
@@ -410,21 +418,21 @@ static FtxStatus check_all(Artifact *a, const char *path, FtxError *err)
         if ((s = check_section(a, i, err)))
             return s;
 
-    a->facts = array(a, FTX_SEC_FACTS, 0, &n);
+    a->facts = array(a, FTX_SEC_FACTS, NULL, &n);
     if (n != 1)
         return ftx_fail(err, FTX_EFORMAT, "it has no facts, or several");
-    a->strings = array(a, FTX_SEC_STRINGS, 0, &n);
+    a->strings = array(a, FTX_SEC_STRINGS, NULL, &n);
     a->strings_bytes = n;
-    a->spec = array(a, FTX_SEC_SPEC, 0, &n);
-    a->build = array(a, FTX_SEC_BUILD, 0, &n);
+    a->spec = array(a, FTX_SEC_SPEC, NULL, &n);
+    a->build = array(a, FTX_SEC_BUILD, NULL, &n);
     if (!a->strings || !a->spec || !a->build)
         return ftx_fail(err, FTX_EFORMAT, "its strings, spec or build facts are missing");
-    a->weights = array(a, FTX_SEC_WEIGHT_INDEX, 0, &a->n_weights);
-    a->tokenizer = array(a, FTX_SEC_TOKENIZER, 0, &n);
+    a->weights = array(a, FTX_SEC_WEIGHT_INDEX, NULL, &a->n_weights);
+    a->tokenizer = array(a, FTX_SEC_TOKENIZER, NULL, &n);
     a->tokenizer_bytes = n;
-    a->chat = array(a, FTX_SEC_CHAT, 0, &n);
+    a->chat = array(a, FTX_SEC_CHAT, NULL, &n);
     a->chat_bytes = n;
-    a->bad_words = array(a, FTX_SEC_BAD_WORDS, 0, &a->n_bad_words);
+    a->bad_words = array(a, FTX_SEC_BAD_WORDS, NULL, &a->n_bad_words);
     if ((s = facts_check(a, err)) || (s = weights_check(a, path, err)))
         return s;
 
@@ -523,22 +531,33 @@ const void *artifact_weight(const Artifact *a, uint32_t i)
     return (const char *)a->tables + round_up(at, WEIGHT_ALIGN);
 }
 
-const ArtifactPlan *artifact_plan(const Artifact *a, uint32_t target)
+/* How near a plan is to a device: the larger, the nearer; 0: it does not run there. */
+static uint64_t nearness(const Artifact *a, const ArtifactPlan *p, uint32_t target, const char *device)
 {
-    const ArtifactPlan *plain = NULL, *ptx = NULL;
+    const char *of = artifact_string(a, p->head->device);
+    const uint64_t has = p->head->target, name = strcmp(of, device) == 0 ? 2 : !*of;
+    uint64_t kind = 3;
+
+    if (has != target) {
+        if (has == FTX_TARGET_CPU || target == FTX_TARGET_CPU || has / 10 > target / 10)
+            return 0;
+        kind = has % 10 == 2 ? 1 : has % 10 == 0 && has / 100 == target / 100 ? 2 : 0;
+    }
+    return kind ? kind << 40 | has << 8 | name : 0;
+}
+
+const ArtifactPlan *artifact_plan(const Artifact *a, uint32_t target, const char *device)
+{
+    const ArtifactPlan *nearest = NULL;
+    uint64_t best = 0;
 
     for (uint32_t i = 0; i < a->n_plans; i++) {
-        const ArtifactPlan *p = &a->plans[i];
-        const uint32_t has = p->head->target, level = has / 10;
+        const uint64_t near = nearness(a, &a->plans[i], target, device);
 
-        if (has == target)
-            return p;
-        if (has == FTX_TARGET_CPU || target == FTX_TARGET_CPU || level > target / 10)
-            continue;
-        if (has % 10 == 0 && has / 100 == target / 100 && (!plain || has > plain->head->target))
-            plain = p;
-        if (has % 10 == 2 && (!ptx || has > ptx->head->target))
-            ptx = p;
+        if (near > best) {
+            nearest = &a->plans[i];
+            best = near;
+        }
     }
-    return plain ? plain : ptx;
+    return nearest;
 }

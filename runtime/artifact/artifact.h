@@ -64,9 +64,10 @@ Artifact artifact_rank(const Artifact *a, uint32_t rank);
  * always stored. */
 const void *artifact_weight(const Artifact *a, uint32_t i);
 
-/* The plan for a device: exact, else the highest plain target of the same major at or below it,
- * else the highest PTX target at or below it. NULL: none. */
-const ArtifactPlan *artifact_plan(const Artifact *a, uint32_t target);
+/* The nearest plan for a device: of its very target, else of the highest plain target of the same major at or below it,
+ * else of the highest PTX target at or below it. Of several plans of one target: that for the GPU of this name, else the one
+ * for any GPU, else the first. NULL: none. */
+const ArtifactPlan *artifact_plan(const Artifact *a, uint32_t target, const char *device);
 
 const char *artifact_section_name(uint32_t kind); /* "weights" */
 static inline const char *artifact_string(const Artifact *a, uint32_t str)

@@ -2,16 +2,16 @@
  *
  *   FtxHeader | sections, each 64-byte aligned (weights 4096) | FtxSection[n] at sections_at
  *
- * A section is an array of one of the structs below, or bytes. The sections of a plan exist once for each target (0:
- * the CPU). Offsets, counts and indices are untrusted: runtime/artifact/artifact.c checks them before they are used.
- * The checksum of a section is XXH3-64 of its bytes. */
+ * A section is an array of one of the structs below, or bytes. Each plan has its own plan sections. A target (0: the CPU)
+ * may have several plans, tuned for different GPUs. Offsets, counts and indices are untrusted: runtime/artifact/artifact.c
+ * checks them before they are used. The checksum of a section is XXH3-64 of its bytes. */
 #ifndef FTX_FORMAT_H
 #define FTX_FORMAT_H
 
 #include <stdint.h>
 
 #define FTX_MAGIC "FTX1\r\n\x1a\n"
-enum { FTX_FORMAT = 11 }; /* grows with every change of what is below */
+enum { FTX_FORMAT = 12 }; /* grows with every change of what is below */
 
 /* A compute capability: 800, 860, 890, 900, ... and +1 for its 'a' form: sm_90a is 901; +2 for PTX
  * that the driver translates for that GPU and all later ones: compute_80 is 802. */
@@ -26,8 +26,8 @@ typedef enum FtxSectionKind {
     FTX_SEC_WEIGHTS,      /* bytes, mapped, one for each rank; absent with a sidecar, which has the blocks of all ranks
                              one after another, each at a multiple of 4096 */
     FTX_SEC_TOKENIZER,    /* runtime/tokenizer/tokenizer.h */
-    FTX_SEC_PLAN,         /* FtxPlan, one for each target */
-    FTX_SEC_KERNELS,      /* FtxKernel[], for each target */
+    FTX_SEC_PLAN,         /* FtxPlan, one */
+    FTX_SEC_KERNELS,      /* FtxKernel[] */
     FTX_SEC_CONSTS,       /* int64[]: constants of kernels; numbers as bits of a double */
     FTX_SEC_PROGRAMS,     /* FtxProgram[] */
     FTX_SEC_LAUNCHES,     /* FtxLaunch[] */
@@ -59,7 +59,7 @@ typedef struct FtxSection { /* 48 bytes */
     uint32_t kind;          /* FtxSectionKind */
     uint32_t target;        /* of plan sections and code; else 0 */
     uint32_t rank;          /* of weights and tables: whose they are (FtxFacts.ranks); else 0 */
-    uint32_t reserved;
+    uint32_t variant;       /* of plan sections: 0, 1, ... tell the plans of one target apart; else 0 */
     uint64_t offset, bytes;
     uint64_t checksum;
     uint64_t reserved2;
@@ -132,7 +132,8 @@ typedef struct FtxFacts { /* 288 bytes */
     uint32_t scoring;        /* FtxScoring */
     uint32_t sources;        /* FTX_MODEL_SEQ2SEQ: sources whose keys and values are kept at once */
     uint32_t ranks;          /* devices that share the model: each has a block of weights; 1: one */
-    uint32_t reserved[2];
+    uint32_t fixed_sums;     /* 1: on a GPU each value has one order of sums in all programs (precision.sums) */
+    uint32_t reserved[1];
 } FtxFacts;
 
 typedef struct FtxWeight { /* 80 bytes */
@@ -174,9 +175,11 @@ enum {
 
 enum { FTX_MAX_NAMED = 32 };
 
-typedef struct FtxPlan { /* 608 bytes */
+typedef struct FtxPlan { /* 616 bytes */
     uint32_t target;
     uint32_t weight_type, compute_type; /* DType */
+    uint32_t name;                      /* str: as --target names it: "sm_90a", "h200" */
+    uint32_t device; /* str: the GPU that it is tuned for, as the driver names it; "": any of its target */
     uint32_t reserved;
     uint64_t space_bytes[8];       /* by FtxSpace; [WEIGHTS] is the block's size, [PAGES] that of one page */
     uint64_t lower_bound;          /* of WORK: the largest sum of live bytes */
@@ -233,6 +236,16 @@ enum FtxMatmulConst {
     FTX_MM_TYPE_Y,
     FTX_MM_ACT, /* 0 none, else as in FtxAct; only what cuBLASLt computes exactly */
     FTX_MM_CONSTS,
+};
+
+/* Behind them, where `ftxc tune` measured algorithms: the version of cuBLASLt, then records of FTX_MM_RECORD words. The library's
+ * first choice is taken for other row counts, and with another version. */
+enum FtxMatmulAlgo {
+    FTX_MM_FROM, /* for M from here ... */
+    FTX_MM_TO,   /* to here: multiples of 64, or one more */
+    FTX_MM_ALGO, /* its attributes, in the order of cublasLtMatmulAlgoConfigAttributes_t */
+    FTX_MM_ATTRIBUTES = 9,
+    FTX_MM_RECORD = FTX_MM_ALGO + FTX_MM_ATTRIBUTES,
 };
 
 typedef enum FtxAct {

@@ -60,8 +60,9 @@ static void mistakes(void **state)
     assert_non_null(strstr(message("//@ kernel a\n//@ args 8x -> y\n"), "expected argument, found \"8x -> y\""));
     assert_string_equal(message("//@ kernel a\n//@ grids 1\n"),
                         "templates/t.cu:2: contract: there is no line \"grids\"; docs/contracts.md lists them");
-    assert_string_equal(message(NORM LAUNCH "//@ tiled z 64\n"),
-                        "templates/t.cu:7: contract: tiled: z is neither an argument with two sizes nor $k or $v");
+    assert_string_equal(
+        message(NORM LAUNCH "//@ tiled z 64\n"),
+        "templates/t.cu:7: contract: tiled: z is neither an argument with two or more sizes nor $k or $v");
     assert_string_equal(message(NORM LAUNCH "//@ rate fast\n"),
                         "templates/t.cu:7: contract: expected whole number from 1 to 100, found \"fast\"; the line is: "
                         "//@ rate percent");
@@ -148,8 +149,8 @@ static void bounds(void **state)
     assert_non_null(strstr(message(NORM LAUNCH "//@ fits append.layer < 4\n"), "unknown name \"append.layer\""));
     assert_non_null(strstr(message(NORM LAUNCH "//@ fits abcdefghijklmnopqrstuvwx.y < 4\n"), "unknown name \"abcdef"));
     assert_non_null(strstr(
-        message("//@ kernel a\n//@ rank 1\n//@ args x[A,B,C] -> y\n//@ match y = scale(x)\n" LAUNCH "//@ tiled x 64\n"),
-        "tiled: x is neither an argument with two sizes nor $k or $v"));
+        message("//@ kernel a\n//@ rank 1\n//@ args x[A] -> y\n//@ match y = scale(x)\n" LAUNCH "//@ tiled x 64\n"),
+        "tiled: x is neither an argument with two or more sizes nor $k or $v"));
     assert_non_null(
         strstr(message("//@ kernel a\n//@ rank 1\n//@ args x[A,B] $step -> y\n//@ match y = scale(x)\n" LAUNCH
                        "//@ tiled step 8\n"),

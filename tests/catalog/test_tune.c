@@ -40,6 +40,40 @@ static void mistakes(void **state)
                         "templates/t.cu:8: contract: constant A has more than 16 values");
 }
 
+/* Lines that state in which order a kernel adds. */
+static void sums(void **state)
+{
+    Bench t = bench_open(TILES LAUNCH "//@ sums rmsnorm = slices 2 * PARTS\n//@ sums linear = once 1\n");
+    const char *reason;
+    Fitted fit;
+    Binding b;
+
+    (void)state;
+    ir_value(t.g, 5)->args[1] = 3;
+    assert_true(matches(&t, 0, 0, 5, &b, &reason));
+    assert_true(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
+    assert_string_equal(fit.sums[0], "slices 8");
+    assert_string_equal(fit.sums[1], "once 1");
+    b.use[b.n_use++] = (TunedConst){"PARTS", 2};
+    assert_true(contract_fit(&t.f, &b, t.keep, t.keep, &fit, &reason));
+    assert_string_equal(fit.sums[0], "slices 4");
+    bench_close(&t);
+
+    assert_non_null(strstr(message(TILES LAUNCH "//@ sums norm = slices 2\n"), "expected op, found"));
+    assert_non_null(strstr(message(TILES LAUNCH "//@ sums rmsnorm slices 2\n"), "expected = WORD number"));
+    assert_non_null(strstr(message(TILES LAUNCH "//@ sums rmsnorm =\n"), "expected = WORD number"));
+    assert_non_null(strstr(message(TILES LAUNCH "//@ sums rmsnorm = slices\n"), "expected number of the order"));
+    assert_non_null(strstr(message(TILES LAUNCH "//@ sums rmsnorm = slices Z\n"), "unknown name \"Z\""));
+    assert_non_null(strstr(message(TILES LAUNCH "//@ sums rmsnorm = a 1\n//@ sums rmsnorm = b 1\n"),
+                           "the order of rmsnorm is given twice"));
+    assert_non_null(strstr(message(TILES LAUNCH "//@ sums act = a 1\n//@ sums add = a 1\n//@ sums mul = a 1\n"
+                                                "//@ sums glu = a 1\n//@ sums beam = a 1\n//@ sums rope = a 1\n"
+                                                "//@ sums join = a 1\n//@ sums slice = a 1\n//@ sums scale = a 1\n"),
+                           "there are more than 8 sums lines"));
+    assert_non_null(strstr(message(TILES LAUNCH "//@ tune A: 1 B: 1 D: 1 E: 1 F: 1\n//@ order A B D E F\n"),
+                           "at most 4 constants in all order lines"));
+}
+
 static Fitted fit_of(Bench *t, const size_t *places, bool fits, const char *why)
 {
     const char *reason = "";
@@ -141,8 +175,8 @@ static void given(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(mistakes), cmocka_unit_test(decided), cmocka_unit_test(avoided),
-                                       cmocka_unit_test(given)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(mistakes), cmocka_unit_test(sums), cmocka_unit_test(decided),
+                                       cmocka_unit_test(avoided), cmocka_unit_test(given)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,13 +25,14 @@ static void has(const char *text, const char *piece)
         fail_msg("\"%s\" is not in:\n%s", piece, text);
 }
 
-static const char *small_file(void)
+static const char *small_file(bool fixed_sums)
 {
     const char *path = temp_path("show.ftx");
     Small s;
     Diag d = {0};
 
     small_begin(&s);
+    s.spec.precision.fixed_sums = fixed_sums;
     if (!artifact_write(path, &s.parts, NULL, NULL, &d))
         fail_msg("%s", d.text);
     small_end(&s);
@@ -40,7 +41,7 @@ static const char *small_file(void)
 
 static void test_text(void **state)
 {
-    const char *path = small_file();
+    const char *path = small_file(false);
     char *text = show((ShowOptions){.verify = true}, path);
     (void)state;
 
@@ -59,12 +60,16 @@ static void test_text(void **state)
     has(text, "0  layer 0: up                          linear__small");
     has(text, "decode, up to 1 sequence ");
     has(text, "all checksums are right");
+    assert_null(strstr(text, "order of sums"));
+    free(text);
+    text = show((ShowOptions){.verify = true}, small_file(true));
+    has(text, "plan for compute_80: weights bf16, compute fp32, one order of sums in all programs\n");
     free(text);
 }
 
 static void test_memory(void **state)
 {
-    char *text = show((ShowOptions){.memory = true}, small_file());
+    char *text = show((ShowOptions){.memory = true}, small_file(false));
     (void)state;
 
     has(text, "memory of cpu");
@@ -79,7 +84,7 @@ static void test_memory(void **state)
 
 static void test_kernels(void **state)
 {
-    char *text = show((ShowOptions){.kernels = true}, small_file());
+    char *text = show((ShowOptions){.kernels = true}, small_file(false));
     (void)state;
 
     has(text, "linear__small  (overlaps)");
@@ -89,7 +94,7 @@ static void test_kernels(void **state)
 
 static void test_json(void **state)
 {
-    char *text = show((ShowOptions){.json = true, .verify = true}, small_file());
+    char *text = show((ShowOptions){.json = true, .verify = true}, small_file(false));
     json_error_t why;
     json_t *j = json_loads(text, 0, &why), *plans = json_object_get(j, "plans");
     (void)state;
@@ -169,7 +174,7 @@ static void test_unlike(void **state)
 /* A damaged file is refused where its checksums are looked at, as text too. */
 static void test_damaged(void **state)
 {
-    const char *path = small_file();
+    const char *path = small_file(false);
     const ShowOptions o = {.verify = true};
     FILE *f = fopen(path, "r+b"), *out = tmpfile();
     Artifact a;

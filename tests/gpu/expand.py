@@ -21,7 +21,7 @@ class Expression:
 
     def __init__(self, text, env):
         text = re.sub(r"(\w+)\.(\w+)", r"\1_\2", text.replace("$", ""))
-        text = re.sub(r"(sizeof|type|has|rows|logits)\((\w+)\)", r"\1_\2", text)
+        text = re.sub(r"(sizeof|type|has|rows|logits|group|scales)\((\w+)\)", r"\1_\2", text)
         self.words = re.findall(r"\w+|\|\||&&|[=!<>]=|/\^|\S", text)
         self.at, self.env = 0, env
 
@@ -107,7 +107,7 @@ class Contract:
             self.lines.append(rest if mine and key == "text" else "")
             if not mine:
                 continue
-            rest = rest.strip()
+            rest = rest.split("//")[0].strip()
             if key == "variant" and rest.split()[0] == variant:
                 self.fixed = {n: int(v) for n, v in re.findall(r"(\w+)=(\d+)", rest)}
             elif key == "consts":
@@ -137,10 +137,14 @@ class Contract:
         """All constants (force: instead of what an expression gives); raises ValueError where a `fits` line does not hold."""
         env = dict(values, **self.fixed)
         for n, v in self.consts:
-            if isinstance(v, list):  # of a tune line: the first prefer line decides, else the first value
-                v = next((p[n] for p, when in self.prefer if n in p and evaluate(when, env)), v[0])
-            for name in re.findall(r"\bBESIDE_(\w+)", v):
+            tuned = [(p[n], when) for p, when in self.prefer if n in p] if isinstance(v, list) else []
+            texts = " ".join([when for value, when in tuned] + ([v] if isinstance(v, str) else []))
+            for name in re.findall(r"\bBESIDE_(\w+)", texts):
                 env["BESIDE_" + name] = self.place(env, name)["SHARED"]
+            for name in re.findall(r"\b(\w+)_AT\b", texts):
+                env[name + "_AT"] = self.place(env, until=name)[name + "_AT"]
+            if isinstance(v, list):  # of a tune line: the first prefer line decides, else the first value
+                v = next((value for value, when in tuned if evaluate(when, env)), v[0])
             env[n] = force[n] if n in force else evaluate(v, env)
         env.update(self.place(env))
         for f in self.fits:
@@ -160,8 +164,8 @@ class Contract:
             env["LAUNCH_" + n] = [int(evaluate(p, env)) for p in parts]
         return env
 
-    def place(self, env, without=None):
-        """The offsets of the regions of shared memory, and the end of all."""
+    def place(self, env, without=None, until=None):
+        """The offsets of the regions of shared memory, up to one or all, and the end of all."""
         at, end, empty = {}, {None: 0}, {without}
         for name, size, place, other in self.shared:
             if other in empty and (place == "over" or place == "after" and other != without):
@@ -171,11 +175,13 @@ class Contract:
             if place == "align":
                 first = -(-first // int(other)) * int(other)
             at[name] = first
+            if name == until:
+                return {name + "_AT": first}
             end[name] = first + (0 if name in empty else evaluate(size, env))
         return dict({n + "_AT": first for n, first in at.items()}, SHARED=max(end.values())) if at else {}
 
     def body(self, name, env):
-        types = {n for n, v in self.consts if isinstance(v, str) and v.startswith("type(")}
+        types = {n for n, v in self.consts if isinstance(v, str) and re.fullmatch(r"type\(\$?\w+\)", v)}
 
         def word(m):
             n = m.group(1)

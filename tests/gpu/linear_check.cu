@@ -4,7 +4,9 @@
 //     python3 tests/gpu/linear_check.py DIR
 //     nvcc -O2 -std=c++17 -Ikernels -Itests/gpu -gencode arch=compute_90a,code=sm_90a -cudart static \
 //          -o DIR/linear_check tests/gpu/linear_check.cu DIR/part*.cu -ldl
-//     DIR/linear_check [check|time|all] [part of a sequence's name]
+//     DIR/linear_check [check|time|all|order] [part of a sequence's name]
+//
+// order: instances of `linear_check.py DIR order`. Rows must have the same bits in all kernels that state the same order.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -38,6 +40,7 @@ extern const int part0_count, part1_count, part2_count, part3_count;
 enum { MAX_M = 64, MANY = 512, TOKENS = 192, CONTEXT = 256, BLOCK = 16, PAGES = CONTEXT / BLOCK, GUARD = 4096 };
 static cudaStream_t stream;
 static unsigned seed;
+static bool ordered; // all kernels of a problem get the same rows
 
 static float to_f(unsigned short h, int type)
 {
@@ -69,7 +72,7 @@ struct Buffer {  // on both sides
     std::vector<char> host;
     char *device = nullptr;
     void make(size_t bytes) { host.assign(bytes, (char)0xff); CK(cudaMalloc(&device, bytes + GUARD)); CK(cudaMemset(device, 0xff, bytes + GUARD)); }
-    void up() { CK(cudaMemcpy(device, host.data(), host.size(), cudaMemcpyHostToDevice)); }
+    void up() { if (host.size()) CK(cudaMemcpy(device, host.data(), host.size(), cudaMemcpyHostToDevice)); }
     void down() { CK(cudaMemcpy(host.data(), device, host.size(), cudaMemcpyDeviceToHost)); }
     void poison() { CK(cudaMemset(device, 0xff, host.size() + GUARD)); }
     bool guarded()
@@ -159,7 +162,7 @@ static void launch(const Instance &i, LinearArgs a, bool overlap)
 {
     a = mapped(i, a);
     cudaLaunchConfig_t c = {};
-    c.gridDim = dim3(i.grid);
+    c.gridDim = dim3(i.grid, i.grid_y);
     c.blockDim = dim3(i.block);
     c.dynamicSmemBytes = i.smem;
     c.stream = stream;
@@ -172,7 +175,7 @@ static void launch(const Instance &i, LinearArgs a, bool overlap)
     }
     LinearHeadArgs head = {}; // no parts: these heads are not of logits
     (LinearArgs &)head = a;
-    const bool head_args = strcmp(i.family, "linear_head") == 0 || strcmp(i.family, "linear_hopper_head") == 0;
+    const bool head_args = strcmp(i.family, "linear_head") == 0 || strcmp(i.family, "linear_hopper_head") == 0 || strcmp(i.family, "linear_q_bulk_head") == 0;
     void *args[] = {head_args ? (void *)&head : (void *)&a};
     CK(cudaLaunchKernelExC(&c, i.kernel, args));
 }
@@ -190,13 +193,56 @@ static void prepare(const Instance &i)
 static std::string key_of(const Instance &i)
 {
     char s[200];
-    snprintf(s, sizeof s, "%sx%d y%d kv%d n%d k%d norm%d b%d act%d glu%d res%d app%d/%d/%d/%d/%d last%d", i.m > MAX_M ? "many " : "", i.x, i.y, i.kv, i.n, i.k,
-             i.norm, i.bias, i.act, i.glu, i.res, i.append, i.H, i.G, i.E, i.ROT, i.last);
+    snprintf(s, sizeof s, "%sx%d y%d kv%d n%d k%d norm%d b%d act%d glu%d res%d app%d/%d/%d/%d/%d last%d codes%d/%d/%d", i.m > MAX_M && !ordered ? "many " : "", i.x, i.y, i.kv, i.n, i.k,
+             i.norm, i.bias, i.act, i.glu, i.res, i.append, i.H, i.G, i.E, i.ROT, i.last, i.bits, i.group, i.scales);
     return s;
 }
 
+// Draws quantised weights: tiles in the form m16k16 (compiler/ir/forms.def, runtime/base/packed.h), and the same as numbers.
+static size_t tile_of(const Instance &i)
+{
+    const int scale = i.scales >= 2 ? 4 : 2, zero = i.scales == 1 ? 1 : i.scales == 3 ? 4 : 0;
+    return (i.k * 2 * i.bits + i.k / i.group * 16 * (scale + zero) + 63) / 64 * 64;
+}
+static void draw_codes(const Instance &i, Buffer &tiles, Buffer &numbers, std::mt19937 &rng)
+{
+    const int N = i.n, K = i.k, groups = K / i.group, top = 1 << i.bits, span = i.bits == 4 ? 64 : 32, word = i.bits;
+    const int scale_bytes = i.scales >= 2 ? 4 : 2;
+    const size_t tile = tile_of(i), scales = (size_t)K * 2 * i.bits, zeros = scales + (size_t)groups * 16 * scale_bytes;
+    tiles.make((N + 15) / 16 * tile), numbers.make((size_t)N * K * 4);
+    memset(tiles.host.data(), 0, tiles.host.size());
+    for (int n = 0; n < N; n++) {
+        unsigned char *to = (unsigned char *)tiles.host.data() + n / 16 * tile;
+        for (int q = 0; q < groups; q++) {
+            const size_t at = (size_t)q * 16 + n % 16;
+            float scale = (0.5f + (rng() >> 8) / 33554432.0f) * sqrtf(12.0f / K) / top, minimum = 0;
+            int zero = i.scales == 1 ? (int)(rng() % top) : top / 2;
+            if (i.scales >= 2)
+                memcpy(to + scales + at * 4, &scale, 4);
+            else {
+                const unsigned short h = from_f(scale, 2);
+                memcpy(to + scales + at * 2, &h, 2), scale = to_f(h, 2);
+            }
+            if (i.scales == 1)
+                to[zeros + at] = zero;
+            if (i.scales == 3)
+                zero = 0, minimum = scale * (top * 0.4f + rng() % 7), memcpy(to + zeros + at * 4, &minimum, 4);
+            for (int k = q * i.group; k < (q + 1) * i.group; k++) {
+                const int code = (int)(rng() % top), block = k / span * span, left = std::min(span, K - block);
+                const int lane = n % 8 * 4 + k % 8 / 2, j = k % 16 / 8 * 2 + n % 16 / 8, odd = k % 2;
+                unsigned char *c = to + (size_t)block * 2 * i.bits + (lane * (left / 16) + (k - block) / 16) * word;
+                if (i.bits == 4)
+                    c[j / 2 + 2 * odd] |= code << (j % 2 * 4);
+                else
+                    c[j / 2 * 4 + j % 2 + 2 * odd] = code;
+                numbers.set((size_t)n * K + k, 1, scale * (code - zero) - minimum);
+            }
+        }
+    }
+}
+
 struct Problem {  // inputs and the reference of one key
-    Buffer x, w, g, c, b, r, table, step, token, rows, pages, k, v, y;
+    Buffer x, w, numbers, g, c, b, r, table, step, token, rows, pages, k, v, y;
     std::vector<double> want, want_k;  // outputs; and for append the values of k then v by row
     int out = 0;
     std::map<int, std::vector<char>> first;  // bits of a row; Hopper's form has an order of sums for each size of clusters
@@ -206,17 +252,23 @@ static void make(Problem &p, const Instance &i)
 {
     std::mt19937 rng(seed ^ (unsigned)std::hash<std::string>()(key_of(i)));
     std::uniform_real_distribution<float> u(-1, 1);
-    const int MAX = i.m > MAX_M ? MANY : MAX_M, N = i.n, K = i.k, T = i.last ? TOKENS : MAX;
+    const int MAX = i.m > MAX_M || ordered ? MANY : MAX_M, N = i.n, K = i.k, T = i.last ? TOKENS : MAX;
     p.x.make((size_t)T * K * size_of(i.x));
     for (int t = 0; t < T; t++) {
         const float shift = 0.5f * u(rng), scale = 0.3f + fabsf(u(rng));
         for (int k = 0; k < K; k++)
             p.x.set((size_t)t * K + k, i.x, shift + scale * u(rng));
     }
-    p.w.make((size_t)N * K * size_of(i.x));
-    const float ws = sqrtf(3.0f / K);
-    for (size_t j = 0; j < (size_t)N * K; j++)
-        p.w.set(j, i.x, ws * ((int)(rng() >> 8) / 8388608.0f - 1.0f));
+    if (i.bits)
+        draw_codes(i, p.w, p.numbers, rng);
+    else {
+        p.w.make((size_t)N * K * size_of(i.x));
+        const float ws = sqrtf(3.0f / K);
+        for (size_t j = 0; j < (size_t)N * K; j++)
+            p.w.set(j, i.x, ws * ((int)(rng() >> 8) / 8388608.0f - 1.0f));
+    }
+    const Buffer &numbers = i.bits ? p.numbers : p.w;
+    const int type = i.bits ? 1 : i.x; // of these
     p.g.make(K * 4), p.c.make(K * 4), p.b.make(N * 4), p.r.make((size_t)MAX * N * size_of(i.x));
     for (int k = 0; k < K; k++)
         p.g.set(k, 1, 1 + 0.3f * u(rng)), p.c.set(k, 1, 0.3f * u(rng));
@@ -250,7 +302,7 @@ static void make(Problem &p, const Instance &i)
     p.y.make((size_t)MAX * p.out * size_of(i.y));
     const size_t cache = i.append ? (size_t)MAX * PAGES * i.G * BLOCK * i.E * size_of(i.kv) : 16;
     p.k.make(cache), p.v.make(cache);
-    for (Buffer *d : {&p.x, &p.w, &p.g, &p.c, &p.b, &p.r, &p.table, &p.step, &p.token, &p.rows, &p.pages})
+    for (Buffer *d : {&p.x, &p.w, &p.numbers, &p.g, &p.c, &p.b, &p.r, &p.table, &p.step, &p.token, &p.rows, &p.pages})
         d->up();
     CK(cudaDeviceSynchronize());  // a copy of ordinary memory may still be under way
 
@@ -275,7 +327,7 @@ static void make(Problem &p, const Instance &i)
     CK(cudaMalloc(&dx, xn.size() * 8)), CK(cudaMalloc(&dy, (size_t)MAX * N * 8));
     CK(cudaMemcpy(dx, xn.data(), xn.size() * 8, cudaMemcpyHostToDevice));
     CK(cudaDeviceSynchronize());
-    reference<<<dim3((N + 127) / 128, MAX), 128, 0, stream>>>(dx, p.w.device, i.x, dy, MAX, N, K);
+    reference<<<dim3((N + 127) / 128, MAX), 128, 0, stream>>>(dx, numbers.device, type, dy, MAX, N, K);
     CK(cudaStreamSynchronize(stream));
     std::vector<double> s((size_t)MAX * N);
     CK(cudaMemcpy(s.data(), dy, s.size() * 8, cudaMemcpyDeviceToHost));
@@ -284,7 +336,7 @@ static void make(Problem &p, const Instance &i)
         const int m = (int)(rng() % MAX), n = (int)(rng() % N);
         double v = 0;
         for (int k = 0; k < K; k++)
-            v += xn[(size_t)m * K + k] * p.w.get((size_t)n * K + k, i.x);
+            v += xn[(size_t)m * K + k] * numbers.get((size_t)n * K + k, type);
         if (fabs(v - s[(size_t)m * N + n]) > 1e-9 * (1 + fabs(v)))
             printf("FAIL reference %g %g\n", v, s[(size_t)m * N + n]);
     }
@@ -406,7 +458,7 @@ struct Chain {
 static double time_chain(Chain &c, const std::vector<Instance> &list, int repeat, bool overlap, double *bytes)
 {
     FtxStep step = {};
-    step.tokens = step.rows = list[0].m;
+    step.tokens = step.rows = list[0].live;
     CK(cudaMemcpy(c.step, &step, sizeof step, cudaMemcpyHostToDevice));
     size_t at = 0;
     *bytes = 0;
@@ -416,7 +468,7 @@ static double time_chain(Chain &c, const std::vector<Instance> &list, int repeat
     for (int l = 0; l < repeat; l++)
         for (size_t s = 0; s < list.size(); s++) {
             const Instance &i = list[s];
-            const size_t size = (size_t)i.n * i.k * size_of(i.x);
+            const size_t size = i.bits ? (i.n + 15) / 16 * tile_of(i) : (size_t)i.n * i.k * size_of(i.x);
             if (at + size > c.pool_bytes)
                 at = 0;
             // 0 h, 1 q, 2 h after attention, 3 middle
@@ -495,7 +547,7 @@ static void timings(const std::vector<Instance> &all, const char *only)
         }
         for (const Instance &i : list) {
             const double t = time_chain(c, {i}, 48, true, &bytes) / 48;
-            printf("    %-18s n %6d k %5d M %2d  %7.2f us  %5.0f GB/s   grid %d block %d smem %d %s\n", i.family, i.n, i.k, i.m, t, bytes / 48 / t * 1e-3,
+            printf("    %-18s n %6d k %5d rows %3d  %7.2f us  %5.0f GB/s   grid %d block %d smem %d %s\n", i.family, i.n, i.k, i.live, t, bytes / 48 / t * 1e-3,
                    i.grid, i.block, i.smem, i.note);
         }
         fflush(stdout);
@@ -514,6 +566,7 @@ int main(int argc, char **argv)
     encode = (decltype(encode))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuTensorMapEncodeTiled");
     CK(!encode);
     printf("%s, %d SMs, seed %u\n", pr.name, pr.multiProcessorCount, seed);
+    ordered = what == "order";
     std::vector<Instance> all;
     all.insert(all.end(), part0, part0 + part0_count), all.insert(all.end(), part1, part1 + part1_count);
     all.insert(all.end(), part2, part2 + part2_count), all.insert(all.end(), part3, part3 + part3_count);
@@ -531,13 +584,13 @@ int main(int argc, char **argv)
                         make(p, i);
                     check(p, i);
                 }
-            for (Buffer *d : {&p.x, &p.w, &p.g, &p.c, &p.b, &p.r, &p.table, &p.step, &p.token, &p.rows, &p.pages, &p.k, &p.v, &p.y})
+            for (Buffer *d : {&p.x, &p.w, &p.numbers, &p.g, &p.c, &p.b, &p.r, &p.table, &p.step, &p.token, &p.rows, &p.pages, &p.k, &p.v, &p.y})
                 d->close();
             forget_maps();
         }
         printf("%d failures\n", failures);
     }
-    if (what != "check")
+    if (what != "check" && !ordered)
         timings(all, argc > 2 ? argv[2] : "");
     return failures != 0;
 }

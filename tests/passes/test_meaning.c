@@ -391,8 +391,10 @@ static void compute(Machine *m, Id id)
     case OP_GLU_CLAMPED:
     case OP_SCALE_BY_POSITION:
     case OP_PART:
+    case OP_EMBED_PART:
     case OP_ALL_REDUCE:
     case OP_ALL_GATHER:
+    case OP_GATHER_LOGITS:
     case OP_RANK_SLICE:
     case OP_ROUTE_WEIGHTS:
     case OP_SLICE_HEADS:

@@ -4,7 +4,7 @@
  *     # run: simplify,precision                   graph passes; prints the graph
  *     # run: select sm_90a                        stages up to that one, on that target; prints its result
  *     # run: why cpu %4                           what `ftxc why` prints for a value
- *     # precision: weights=bf16 compute=fp32      optional; quant=int4 head=int8 ...: read_quantising
+ *     # precision: weights=bf16 compute=fp32      optional; sums=fixed; quant=int4 head=int8 ...: read_quantising
  *     //@ kernel ...                              contracts for stages, instead of the tree's
  *     graph "..." ...
  *
@@ -93,6 +93,7 @@ static Golden read_golden(Arena *keep, const char *path)
     f.precision.weights = type_after(directive(&f, "precision"), "weights=");
     f.precision.compute = type_after(directive(&f, "precision"), "compute=");
     f.precision.kv = type_after(directive(&f, "precision"), "kv=");
+    f.precision.fixed_sums = directive(&f, "precision") && strstr(directive(&f, "precision"), "sums=fixed");
     f.precision.quant = read_quantising(keep, directive(&f, "precision"));
     return f;
 }

@@ -141,6 +141,30 @@ static void tiled_pages(void **state)
     drop(&m);
 }
 
+/* A TMA descriptor of heads: a row has all heads of a token. */
+static void tiled_heads(void **state)
+{
+    Made m;
+
+    (void)state;
+    make(&m,
+         EMBED KERNEL("scale", "20", "x[T,H,E] -> y",
+                      "y = scale(x)") "//@ tiled x 64\n" KERNEL("act", "30", "x[T,D] -> y", "y = act(x)"),
+         HEAD("kind encoder\n", "16", "0") "%4 = split_heads %3 {heads=4} : [T,4,16] fp32\n"
+                                           "%5 = scale %4 {by=2} : [T,4,16] fp32\n"
+                                           "%6 = join_heads %5 : [T,64] fp32\n"
+                                           "%7 = act %6 {kind=\"relu\"} : [T,64] fp32\noutput %7\n",
+         "sm_90a");
+    if (!m.ok)
+        fail_msg("%s", m.d.text);
+    const FtxOperand x = operand(&m, m.plan.programs.at[0].first_launch + 1, 0);
+
+    assert_int_equal(x.tile_rows, 64);
+    assert_int_equal(x.columns, 64);
+    assert_int_equal(x.rows, 16);
+    drop(&m);
+}
+
 /* A layer that is left out, and a buffer beyond 2^46 bytes are refused. */
 static void refused(void **state)
 {
@@ -231,8 +255,9 @@ static void many(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(layers), cmocka_unit_test(tiled_pages),
-                                       cmocka_unit_test(refused), cmocka_unit_test(large), cmocka_unit_test(many)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(layers),      cmocka_unit_test(tiled_pages),
+                                       cmocka_unit_test(tiled_heads), cmocka_unit_test(refused),
+                                       cmocka_unit_test(large),       cmocka_unit_test(many)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,6 +67,7 @@ static ProgramFacts facts_of(const Case *c, const Graph *g, Target t)
     return (ProgramFacts){.g = g,
                           .decode = c->decode,
                           .encode = c->encode,
+                          .fixed = c->fixed,
                           .bucket = c->bucket,
                           .t_max = most,
                           .s_max = most < g->limits.sequences ? most : g->limits.sequences,

@@ -10,7 +10,7 @@
 #include "compiler/spec/spec.h"
 #include "kernels/device/io.h"
 
-enum { CASE_ROWS = 160, FEW_ROWS = 8 };
+enum { CASE_ROWS = 512, FEW_ROWS = 8 };
 
 typedef struct Case {
     const char *graph;  /* its text; the kernel computes its output; values like embeddings are the kernel's inputs */
@@ -22,6 +22,7 @@ typedef struct Case {
     bool segments; /* for sampling: the kernel of the logits writes segments of them */
     int columns;   /* the inputs have row statistics, one part for so many columns; 0: they have none */
     bool stats;    /* the kernel must write statistics of the output's rows */
+    bool fixed;    /* precision.sums is fixed: inputs whose sums depend on the order, results compared bit for bit */
     bool unpacked; /* the kernel writes the plain values of the output's quantised weight */
     bool sorted;   /* the kernel must sort the rows of routes by expert */
     int bucket;    /* 0: exact */

@@ -94,6 +94,18 @@ static bool needed(const Scene *s, int n)
     return false;
 }
 
+/* The order in which the contract says that its kernel adds: "slices 2". */
+static const char *stated_order(const Unit *u)
+{
+    const Contract *c = u->b.contract;
+
+    for (size_t i = 0; i < c->sums.n; i++)
+        if (c->sums.at[i].op == OP_LINEAR)
+            return u->fit.sums[i];
+    fail_msg("%s: %s does not state in which order it adds", u->name, c->family);
+    return NULL;
+}
+
 /* y = x w^T + b, computed only in the columns that are needed. */
 static void linear(const Scene *s, const RefTensor *a, int M, int N, int K, float *y)
 {
@@ -107,7 +119,10 @@ static void linear(const Scene *s, const RefTensor *a, int M, int N, int K, floa
         const RefTensor w = {(const char *)a[1].p + (size_t)from * (size_t)K * dtype_size(a[1].type), a[1].type};
         const RefTensor b = {a[2].p ? (const char *)a[2].p + (size_t)from * dtype_size(a[2].type) : NULL, a[2].type};
 
-        ref_linear(a[0], w, b, M, to - from, K, part);
+        if (!s->u->c.fixed)
+            ref_linear(a[0], w, b, M, to - from, K, part);
+        else if (!ref_linear_in_order(stated_order(s->u), a[0], w, b, M, to - from, K, part))
+            fail_msg("kernels/ref does not know the order %s", stated_order(s->u));
         for (int m = 0; m < M; m++)
             memcpy(y + (int64_t)m * N + from, part + (int64_t)m * (to - from), sizeof *y * (size_t)(to - from));
     }
@@ -317,6 +332,7 @@ static void compare(const Scene *s, const char *what, const void *got, DType typ
     const double limit = strcmp(what, "keys") == 0 && dtype_is_code(s->u->facts.kv) ? code_step(s) : tolerance(s, type);
     const size_t size = dtype_size(type);
     double largest = 1e-3;
+    char rounded[8];
 
     for (int64_t i = 0; i < n; i++)
         largest = fmax(largest, fabs((double)want[i]));
@@ -325,6 +341,12 @@ static void compare(const Scene *s, const char *what, const void *got, DType typ
 
         if (s->u->c.blocks && !was_written((const char *)got + (size_t)i * size, size))
             continue;
+        dtype_store(rounded, 0, type, want[i]);
+        if (s->u->c.fixed && memcmp(rounded, (const char *)got + (size_t)i * size, size) != 0) {
+            scene_wrong("%s: %s: %s[%lld] is %.9g, in the order that its contract states it is %.9g", s->u->name,
+                        s->u->fit.instance->entry, what, (long long)i, y, (double)want[i]);
+            return;
+        }
         if (!(fabs(y - (double)want[i]) <= limit * largest)) {
             scene_wrong("%s: %s: %s[%lld] is %.7g, should be %.7g (the largest is %.3g)", s->u->name,
                         s->u->fit.instance->entry, what, (long long)i, y, (double)want[i], largest);

@@ -5,6 +5,7 @@
  *   batches.c        products of decode programs of many rows
  *   codes.c          attention over a cache of codes
  *   mixtures.c       routers and experts
+ *   orders.c         the order of sums, bit for bit
  *   quantised.c      products with quantised weights */
 #ifndef SIMT_KERNELS_H
 #define SIMT_KERNELS_H
@@ -25,6 +26,7 @@ void attention(void **state);
 void windows(void **state);
 void prompts(void **state);
 void texts(void **state);
+void split_texts(void **state);
 void blocks(void **state);
 void parts(void **state);
 
@@ -41,8 +43,13 @@ void routers(void **state);
 void experts(void **state);
 void expert_tiles(void **state);
 
+/* orders.c */
+void orders(void **state);
+
 /* quantised.c */
 void quantised(void **state);
+void quantised_bulk(void **state);
+void quantised_hopper(void **state);
 
 static const DType types[] = {DT_FP32, DT_FP16, DT_BF16};
 

@@ -229,6 +229,22 @@ static void fill_ties(char *p, int64_t n, DType type, float most)
     }
 }
 
+/* Rows of which some columns are large, in x and in w, and cancel out in pairs: what is left of the other products depends
+ * on what stands in a sum while they are added. */
+static void fill_cancelling(const Value *v, int64_t n, DType type, char *p)
+{
+    const int64_t C = v->shape.dim[v->shape.rank - 1].n;
+    const bool weight = ir_op_is_weight(v->op);
+
+    for (int64_t i = 0; i + C <= n; i += C)
+        for (int64_t k = 3; k + 7 < C; k += 14) {
+            const float large = weight ? ldexpf(1 + (float)scene_below(8) / 8, 13) : 32;
+
+            dtype_store(p, (size_t)(i + k), type, large);
+            dtype_store(p, (size_t)(i + k + 7), type, weight ? -large : large);
+        }
+}
+
 static void random_values(const Value *v, int64_t n, DType type, bool gain, char *p)
 {
     const int64_t last = v->shape.dim[v->shape.rank - 1].n;
@@ -415,6 +431,8 @@ static void *make_input(Scene *s, Id id, DType type, bool gain)
         scene_make_routes(s, v, (int32_t *)(void *)p);
     else
         random_values(v, n, type, gain, p);
+    if (u->c.fixed && v->shape.rank == 2)
+        fill_cancelling(v, n, type, p);
     if (unit_norms(u, id))
         scene_shift_rows(v, n, type, p);
     s->input[id] = (RefTensor){p, type};
@@ -457,12 +475,14 @@ static void give_shape(const Scene *s, size_t i, SimtMap *map)
 {
     const Unit *u = s->u;
     const bool paged = u->b.contract->args.at[i].named >= 0;
-    const Value *v = paged ? NULL : ir_value(u->g, u->b.arg[i]);
+    const Shape all = paged ? (Shape){0} : ir_value(u->g, u->b.arg[i])->shape;
     const Limits *m = &u->g->limits;
+    Shape row = all;
 
-    map->columns = (unsigned)(paged ? unit_head_dim(u) : v->shape.dim[v->shape.rank - 1].n);
+    row.dim[0] = ir_const(1);
+    map->columns = (unsigned)(paged ? unit_head_dim(u) : ir_shape_elements(row, 1, 1));
     map->rows = (unsigned)(paged ? m->kv_pages * m->kv_block * unit_kv_heads(u)
-                                 : ir_shape_elements(v->shape, u->facts.t_max, u->facts.s_max) / map->columns);
+                                 : ir_shape_elements(all, u->facts.t_max, u->facts.s_max) / map->columns);
 }
 
 /* Replaces the matrices that the contract wants tiled by TMA descriptors. */

@@ -239,7 +239,7 @@ static void check_random(const char *path, const FtxOptions *options)
     FtxError err;
 
     o.random_weights = 77;
-    if (artifact_open(path, &a, &err) || device_cuda.open(&a, artifact_plan(&a, 901), &o, &d, &err))
+    if (artifact_open(path, &a, &err) || device_cuda.open(&a, artifact_plan(&a, 901, ""), &o, &d, &err))
         fail_msg("%s", err.text);
     for (uint32_t i = 0; i < a.n_weights; i++) {
         const FtxWeight *w = &a.weights[i];

@@ -114,6 +114,7 @@ static void test_fable(void **state)
     assert_int_equal(g->limits.kv_block, 16);
     assert_int_equal(g->limits.kv_pages, 16 * 64);
     assert_int_equal(s->precision.weights, DT_BF16);
+    assert_false(s->precision.fixed_sums);
     assert_int_equal(s->precision.compute, DT_NONE);
     assert_int_equal(s->decode.top_k, 40);
     assert_int_equal(s->decode.max_top_k, 64);
@@ -182,6 +183,15 @@ static void test_one_spec_is_one_graph(void **state)
         drop(&a);
         drop(&b);
     }
+}
+
+static void test_sums(void **state)
+{
+    Reading r = read_good("specs/fable.lua", "precision.sums=fixed");
+
+    (void)state;
+    assert_true(r.spec.precision.fixed_sums);
+    drop(&r);
 }
 
 static void test_overrides(void **state)
@@ -303,10 +313,15 @@ static void test_no_spec_there(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mistakes),         cmocka_unit_test(test_fable),
-        cmocka_unit_test(test_published_shapes), cmocka_unit_test(test_one_spec_is_one_graph),
-        cmocka_unit_test(test_overrides),        cmocka_unit_test(test_usual_beams),
-        cmocka_unit_test(test_llama_options),    cmocka_unit_test(test_language),
+        cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_fable),
+        cmocka_unit_test(test_published_shapes),
+        cmocka_unit_test(test_one_spec_is_one_graph),
+        cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_overrides),
+        cmocka_unit_test(test_usual_beams),
+        cmocka_unit_test(test_llama_options),
+        cmocka_unit_test(test_language),
         cmocka_unit_test(test_no_spec_there),
     };
 

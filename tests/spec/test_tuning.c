@@ -37,6 +37,7 @@ static void mistakes(void **state)
         {"return { gpu = \"g\" }", "t.lua: entries: expected a list, found nil"},
         {"return { gpu = \"g\", any_order = 1, entries = {} }",
          "t.lua: any_order: expected true or false, found number"},
+        {"return { gpu = \"g\", made = 1, entries = {} }", "t.lua: made: expected a line of text, found number"},
         {FILE_OF("1"), "t.lua: entry 1: entries: expected a table, found number"},
         {FILE_OF("{ " KEY ", avoid = true }, {}"), "t.lua: entry 2: kernel: expected a line of text, found nil"},
         {FILE_OF("{ " KEY " }"), "t.lua: entry 1: use: expected a table of constants, found nil"},
@@ -46,6 +47,24 @@ static void mistakes(void **state)
          "t.lua: entry 1: use: expected NAME = whole number, found string"},
         {FILE_OF("{ " KEY ", use = { A = 2 }, avoid = true }"),
          "t.lua: entry 1: use: expected nothing beside avoid, found table"},
+        {FILE_OF("{ " KEY ", library = 130002, algorithms = { { 64, 128, 66, 1, 2, 3, 4, 5, 6, 7, 8 } } }"), ""},
+        {FILE_OF("{ " KEY ", library = 130002, algorithms = { { 64, 128, 66, 1, 2, 3, 4, 5, 6, 7, 8 }, { 1 } } }"),
+         "t.lua: entry 1: algorithms: expected lists of 11 numbers: rows from, to, and nine attributes, found table"},
+        {FILE_OF("{ " KEY ", library = 130002, algorithms = { 1 } }"),
+         "t.lua: entry 1: algorithms: expected lists of 11 numbers: rows from, to, and nine attributes, found number"},
+        {FILE_OF("{ " KEY ", library = 130002, algorithms = { { 64, 128, 66, 1, 2, 3, 4, 5, 6, 7, -1 } } }"),
+         "t.lua: entry 1: algorithms: expected a whole number of 0 or more, found number"},
+        {FILE_OF("{ " KEY ", library = 130002, algorithms = { { 64, 128, 66, 1, 2, 3, 4, 5, 6, 7, 2^32 } } }"),
+         "t.lua: entry 1: algorithms: expected a whole number of 0 or more, found number"},
+        {FILE_OF("{ " KEY ", library = 130002, algorithms = {} }"),
+         "t.lua: entry 1: algorithms: expected a list of 1 to 1024 algorithms, found table"},
+        {"local l = {} for i = 1, 1025 do l[i] = { 64, 128, 66, 1, 2, 3, 4, 5, 6, 7, 8 } end return { gpu = \"g\", "
+         "entries = { { " KEY ", library = 1, algorithms = l } } }",
+         "t.lua: entry 1: algorithms: expected a list of 1 to 1024 algorithms, found table"},
+        {FILE_OF("{ " KEY ", algorithms = { { 64, 128, 66, 1, 2, 3, 4, 5, 6, 7, 8 } } }"),
+         "t.lua: entry 1: library: expected cuBLASLt's version, found nil"},
+        {FILE_OF("{ " KEY ", avoid = true, library = 1, algorithms = { { 64, 128, 66, 1, 2, 3, 4, 5, 6, 7, 8 } } }"),
+         "t.lua: entry 1: algorithms: expected nothing beside avoid, found table"},
         {FILE_OF("{ " KEY ", use = {}, us = -1 }"), "t.lua: entry 1: us: expected microseconds, found number"},
         {"return { gpu = (\"g\"):rep(4097), entries = {} }", "t.lua: gpu: expected at most 4096 bytes, found string"},
         {"return { gpu = (\"g\"):rep(4096), entries = {} }", ""},
@@ -80,11 +99,14 @@ static void written(void **state)
     (void)state;
     assert_true(spec_read_tuning(
         "t.lua",
-        "return { gpu = \"NVIDIA H200\", any_order = true, entries = {\n"
+        "return { gpu = \"NVIDIA H200\", made = \"ftxc 9\", any_order = true, entries = {\n"
         "{ kernel = \"b\", hash = \"1\", program = \"step\", shape = \"N=1\", avoid = true },\n"
         "{ kernel = \"a\", hash = \"1\", program = \"step\", shape = \"N=2\", use = { Z = 1, B = -2 } },\n"
         "{ kernel = \"a\", hash = \"1\", program = \"decode 8\", shape = \"N=2\", use = {}, us = 1.25, "
-        "untuned = 2 } } }",
+        "untuned = 2 },\n"
+        "{ kernel = \"c\", hash = \"1\", program = \"step\", shape = \"N=2\", library = 130002, "
+        "algorithms = { { 64, 128, 66, 1, 2, 3, 4, 5, 6, 7, 8 }, { 192, 192, 9, 0, 0, 0, 0, 0, 0, 0, 4294967295 } } } "
+        "} }",
         keep, &t, &d));
     text = tuning_text(t.files.at[0], t.entries.at, t.entries.n, keep);
     first = strstr(text, "decode 8");
@@ -95,6 +117,14 @@ static void written(void **state)
     assert_true(spec_read_tuning("t.lua", text, keep, &again, &d));
     assert_string_equal(tuning_text(again.files.at[0], again.entries.at, again.entries.n, keep), text);
     assert_true(again.files.at[0]->any_order);
+    assert_non_null(strstr(text, "  gpu = \"NVIDIA H200\",\n  made = \"ftxc 9\",\n  any_order = true,\n"));
+    assert_string_equal(again.files.at[0]->made, "ftxc 9");
+    assert_non_null(
+        strstr(text, "library = 130002, algorithms = {\n        { 64, 128, 66, 1, 2, 3, 4, 5, 6, 7, 8 },\n"));
+    assert_int_equal(again.entries.n, 4);
+    assert_int_equal(again.entries.at[3].algorithms.n, 1 + 2 * FTX_MM_RECORD);
+    assert_int_equal(again.entries.at[3].algorithms.at[0], 130002);
+    assert_int_equal(again.entries.at[3].algorithms.at[22], 4294967295);
     arena_close(keep);
 }
 
@@ -279,6 +309,42 @@ static void any_order(void **state)
     bench_close(&b);
 }
 
+/* Algorithms of cuBLASLt come with the kernel, which is then another; with any order only, and for cuBLASLt alone. */
+static void library(void **state)
+{
+    static const int64_t words[] = {130002, 64, 128, 66, 1, 2, 3, 4, 5, 6, 7, 8};
+
+    (void)state;
+    for (int any = 0; any < 2; any++) {
+        Bench b = bench_open(any);
+        const char *untuned;
+        const Instance *in;
+
+        select_all(&b);
+        untuned = find(&b, "step", "matmul")->fit.instance->entry;
+        for (int i = 0; i < 2; i++) {
+            TuningEntry *e = add(&b, i ? "decode 8" : "step", i ? "linear" : "matmul", NULL, 0);
+
+            e->avoid = false;
+            for (size_t k = 0; k < LEN(words); k++)
+                *arena_push(b.keep, e->algorithms) = words[k];
+        }
+        select_all(&b);
+        in = find(&b, "step", "matmul")->fit.instance;
+        assert_int_equal(in->n_algorithms, any ? LEN(words) : 0);
+        assert_int_equal(strcmp(in->entry, untuned) == 0, !any);
+        assert_string_equal(tuning_note(&b.tuning, b.keep),
+                            any ? "tune/nvidia-h200.lua: 1 of 2 entries used; ignored: 1 not legal"
+                                : "tune/nvidia-h200.lua: 0 of 2 entries used; ignored: 2 that change the order of sums "
+                                  "(the file was made without --any-order)");
+        if (any) {
+            assert_memory_equal(in->algorithms, words, sizeof words);
+            assert_non_null(strstr(tuning_lines(&b.tuning, "h200", b.keep), ": 1 algorithms of cuBLASLt 130002\n"));
+        }
+        bench_close(&b);
+    }
+}
+
 /* --- what a tuner may try ------------------------------------------------------------------------------ */
 
 static bool only_64(void *user, FtxProgramKind kind, int64_t bucket)
@@ -358,8 +424,9 @@ static void candidates(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mistakes), cmocka_unit_test(written),   cmocka_unit_test(followed),   cmocka_unit_test(shapes),
-        cmocka_unit_test(ignored),  cmocka_unit_test(any_order), cmocka_unit_test(candidates),
+        cmocka_unit_test(mistakes),   cmocka_unit_test(written), cmocka_unit_test(followed),
+        cmocka_unit_test(shapes),     cmocka_unit_test(ignored), cmocka_unit_test(any_order),
+        cmocka_unit_test(candidates), cmocka_unit_test(library),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
