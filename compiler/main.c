@@ -32,7 +32,7 @@ static const struct {
     {"tokenize", command_tokenize, "FILE.ftx [TEXT...]", "token ids of texts"},
     {"detokenize", command_detokenize, "FILE.ftx [IDS...]", "texts of token ids"},
     {"bench", command_bench, "FILE.ftx", "time decode and prompt steps"},
-    {"tune", command_tune, "SPEC|DIR", "find the constants with which a model is fastest on this GPU"},
+    {"tune", command_tune, "SPEC|DIR|FILE.ftx", "find the constants with which a model is fastest on this GPU"},
     {"show", command_show, "FILE.ftx", "what is in an artifact: facts, memory map, kernels"},
     {"page", command_page, "SPEC|DIR|FILE.ftx", "graph, candidates, launches and memory as a page of HTML"},
     {"doctor", command_doctor, "", "what of this machine can be used, what is missing"},

@@ -84,11 +84,8 @@ bool target_parse(const char *name, Target *t, Diag *d)
 static bool add(Targets *list, Target t, Diag *d)
 {
     for (size_t i = 0; i < list->n; i++)
-        if (list->at[i].id == t.id)
-            return strcmp(list->at[i].name, t.name) == 0 ||
-                   diag_error(d, (Loc){0},
-                              "--target: %s and %s have the same machine code; an artifact holds one of them",
-                              list->at[i].name, t.name);
+        if (strcmp(list->at[i].name, t.name) == 0)
+            return true;
     if (list->n == MAX_TARGETS)
         return diag_error(d, (Loc){0}, "--target: more than %d targets", MAX_TARGETS);
     list->at[list->n++] = t;

@@ -62,7 +62,7 @@ extern const char targets_help[];  /* what --target of `compile` takes */
 bool target_parse(const char *name, Target *t, Diag *d);
 
 /* A list of names with commas between; `all` stands for every TARGET, `ptx` for every TARGET_PTX. A name that
- * stands twice counts once. A GPU and its kind, or two GPUs of one kind, cannot both be named. */
+ * stands twice counts once. */
 bool targets_parse(const char *words, Targets *list, Diag *d);
 
 /* The row of a target that target_parse or targets_parse gave. */

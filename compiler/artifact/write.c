@@ -90,20 +90,22 @@ static uint32_t string(Writer *w, const char *s)
 
 /* --- sections -------------------------------------------------------------------------------- */
 
-static Piece *section(Writer *w, uint32_t kind, uint32_t target, const void *data, size_t bytes)
+/* of: the target and variant of a plan; NULL: the section belongs to none. */
+static Piece *section(Writer *w, uint32_t kind, const FtxSection *of, const void *data, size_t bytes)
 {
     Piece *p = arena_push(w->keep, w->pieces);
 
+    if (of)
+        p->head = *of;
     p->head.kind = kind;
-    p->head.target = target;
     p->head.bytes = bytes;
     p->data = data;
     return p;
 }
 
-static void text_section(Writer *w, uint32_t kind, uint32_t target, const char *text)
+static void text_section(Writer *w, uint32_t kind, const FtxSection *of, const char *text)
 {
-    section(w, kind, target, text ? text : "", strlen(text ? text : "") + 1);
+    section(w, kind, of, text ? text : "", strlen(text ? text : "") + 1);
 }
 
 static const char *base_name(const char *path)
@@ -125,6 +127,7 @@ static FtxFacts *facts_of(Writer *w, const char *sidecar)
     f->layers = s->layers;
     f->heads = s->heads;
     f->context = (uint32_t)l->context;
+    f->fixed_sums = s->precision.fixed_sums;
     f->sequences = (uint32_t)l->sequences;
     f->tokens = (uint32_t)l->tokens;
     f->kv_block = (uint32_t)l->kv_block;
@@ -182,7 +185,7 @@ static void weight_index(Writer *w)
         to->group = (uint32_t)from->group;
         to->scales = from->scales;
     }
-    section(w, FTX_SEC_WEIGHT_INDEX, 0, index, p->weights.n * sizeof *index);
+    section(w, FTX_SEC_WEIGHT_INDEX, NULL, index, p->weights.n * sizeof *index);
 }
 
 /* --- a plan ---------------------------------------------------------------------------------- */
@@ -221,6 +224,9 @@ static FtxKernel kernel_of(Writer *w, const Instance *i, Words *consts, Words *e
     k.n_consts = (uint32_t)i->n_consts;
     for (size_t c = 0; c < i->n_consts; c++)
         *arena_push(w->keep, *consts) = const_word(&i->consts[c]);
+    for (size_t a = 0; a < i->n_algorithms; a++)
+        *arena_push(w->keep, *consts) = i->algorithms[a];
+    k.n_consts += (uint32_t)i->n_algorithms;
     k.n_operands = i->n_operands;
     k.block = i->block;
     k.smem = i->smem;
@@ -244,9 +250,11 @@ static void check_operands(const Plan *p, const FtxKernel *kernels)
     }
 }
 
-static void plan_sections(Writer *w, const Plan *p, const Code *code)
+/* variant: how many earlier plans are of this target. */
+static void plan_sections(Writer *w, const Plan *p, const Code *code, uint32_t variant)
 {
-    const uint32_t target = p->target.id;
+    const FtxSection of = {.target = p->target.id, .variant = variant};
+    FtxPlan *head = arena_new(w->keep, FtxPlan);
     FtxKernel *kernels = arena_array(w->keep, FtxKernel, p->instances.n);
     FtxLaunch *launches = arena_array(w->keep, FtxLaunch, p->launches.n);
     FtxBuffer *buffers = arena_array(w->keep, FtxBuffer, p->buffers.n);
@@ -260,6 +268,9 @@ static void plan_sections(Writer *w, const Plan *p, const Code *code)
         }
     }
     check_operands(p, kernels);
+    *head = p->head;
+    head->name = string(w, p->strings.at[head->name]);
+    head->device = string(w, p->strings.at[head->device]);
     for (size_t i = 0; i < p->launches.n; i++) {
         launches[i] = p->launches.at[i];
         launches[i].label = string(w, p->strings.at[launches[i].label]);
@@ -268,20 +279,20 @@ static void plan_sections(Writer *w, const Plan *p, const Code *code)
         buffers[i] = p->buffers.at[i];
         buffers[i].name = string(w, p->strings.at[buffers[i].name]);
     }
-    section(w, FTX_SEC_PLAN, target, &p->head, sizeof p->head);
-    section(w, FTX_SEC_KERNELS, target, kernels, p->instances.n * sizeof *kernels);
-    section(w, FTX_SEC_CONSTS, target, consts.at, consts.n * sizeof *consts.at);
-    section(w, FTX_SEC_PROGRAMS, target, p->programs.at, p->programs.n * sizeof *p->programs.at);
-    section(w, FTX_SEC_LAUNCHES, target, launches, p->launches.n * sizeof *launches);
-    section(w, FTX_SEC_OPERANDS, target, p->operands.at, p->operands.n * sizeof *p->operands.at);
-    section(w, FTX_SEC_EXPRS, target, exprs.at, exprs.n * sizeof *exprs.at);
-    section(w, FTX_SEC_BUFFERS, target, buffers, p->buffers.n * sizeof *buffers);
+    section(w, FTX_SEC_PLAN, &of, head, sizeof *head);
+    section(w, FTX_SEC_KERNELS, &of, kernels, p->instances.n * sizeof *kernels);
+    section(w, FTX_SEC_CONSTS, &of, consts.at, consts.n * sizeof *consts.at);
+    section(w, FTX_SEC_PROGRAMS, &of, p->programs.at, p->programs.n * sizeof *p->programs.at);
+    section(w, FTX_SEC_LAUNCHES, &of, launches, p->launches.n * sizeof *launches);
+    section(w, FTX_SEC_OPERANDS, &of, p->operands.at, p->operands.n * sizeof *p->operands.at);
+    section(w, FTX_SEC_EXPRS, &of, exprs.at, exprs.n * sizeof *exprs.at);
+    section(w, FTX_SEC_BUFFERS, &of, buffers, p->buffers.n * sizeof *buffers);
     if (p->caches.n)
-        section(w, FTX_SEC_CACHES, target, p->caches.at, p->caches.n * sizeof *p->caches.at);
+        section(w, FTX_SEC_CACHES, &of, p->caches.at, p->caches.n * sizeof *p->caches.at);
     if (code->cubin)
-        section(w, FTX_SEC_CUBIN, target, code->cubin, code->cubin_bytes);
+        section(w, FTX_SEC_CUBIN, &of, code->cubin, code->cubin_bytes);
     if (code->source)
-        text_section(w, FTX_SEC_SOURCE, target, code->source);
+        text_section(w, FTX_SEC_SOURCE, &of, code->source);
 }
 
 /* --- the file -------------------------------------------------------------------------------- */
@@ -419,22 +430,27 @@ bool artifact_write(const char *path, const ArtifactParts *parts,
 
     string(&w, "");
     facts = facts_of(&w, sidecar);
-    section(&w, FTX_SEC_FACTS, 0, facts, sizeof *facts);
-    section(&w, FTX_SEC_STRINGS, 0, NULL, 0);
-    text_section(&w, FTX_SEC_SPEC, 0, parts->spec->text);
+    section(&w, FTX_SEC_FACTS, NULL, facts, sizeof *facts);
+    section(&w, FTX_SEC_STRINGS, NULL, NULL, 0);
+    text_section(&w, FTX_SEC_SPEC, NULL, parts->spec->text);
     if (parts->spec->n_bad_words)
-        section(&w, FTX_SEC_BAD_WORDS, 0, parts->spec->bad_words,
+        section(&w, FTX_SEC_BAD_WORDS, NULL, parts->spec->bad_words,
                 parts->spec->n_bad_words * sizeof *parts->spec->bad_words);
-    text_section(&w, FTX_SEC_BUILD, 0, parts->build);
+    text_section(&w, FTX_SEC_BUILD, NULL, parts->build);
     if (parts->tokenizer)
-        section(&w, FTX_SEC_TOKENIZER, 0, parts->tokenizer, parts->tokenizer_bytes);
+        section(&w, FTX_SEC_TOKENIZER, NULL, parts->tokenizer, parts->tokenizer_bytes);
     if (parts->chat)
-        section(&w, FTX_SEC_CHAT, 0, parts->chat, parts->chat_bytes);
-    for (size_t i = 0; i < parts->n_plans; i++)
-        plan_sections(&w, &parts->plans[i], &parts->codes[i]);
+        section(&w, FTX_SEC_CHAT, NULL, parts->chat, parts->chat_bytes);
+    for (size_t i = 0; i < parts->n_plans; i++) {
+        uint32_t variant = 0;
+
+        for (size_t k = 0; k < i; k++)
+            variant += parts->plans[k].target.id == parts->plans[i].target.id;
+        plan_sections(&w, &parts->plans[i], &parts->codes[i], variant);
+    }
     weight_index(&w);
     for (uint32_t r = 0; !sidecar && r < facts->ranks; r++)
-        section(&w, parts->checkpoint ? FTX_SEC_WEIGHTS : FTX_SEC_TABLES, 0, NULL, (size_t)stored)->head.rank = r;
+        section(&w, parts->checkpoint ? FTX_SEC_WEIGHTS : FTX_SEC_TABLES, NULL, NULL, (size_t)stored)->head.rank = r;
     strings = &w.pieces.at[1];
     strings->data = w.strings.at;
     strings->head.bytes = w.strings.n;

@@ -475,6 +475,8 @@ int command_bench(int argc, char **argv)
     if (!device_parse(o.device, o.threads, o.random_weights, &open, error, sizeof error))
         return command_mistake("bench", "%s", error);
     open.kv_bytes = o.kv_memory;
+    if (command_rank(rest.at[0], &open, &code))
+        return code;
     join_arguments(&b, argc, argv);
     keep = arena_open();
     code = open_and_time(&b, &rest, &open, sequences, n_sequences, keep);

@@ -11,7 +11,9 @@
 
 #include "command.h"
 #include "progress.h"
+#include "remake.h"
 #include "../compile.h"
+#include "../instantiate/instantiate.h"
 #include "../tune/tune.h"
 #include "../../runner/options.h"
 #include "../../runtime/base/file.h"
@@ -25,7 +27,10 @@ typedef struct Options {
     TextList defines;
 } Options;
 
-enum { MINUTES = 10, CONTEXT = 128, MOST_CONTEXT = 2048, REPEAT = 5 };
+enum { MINUTES = 10, CONTEXT = 128, MOST_CONTEXT = 2048 };
+enum { REPEAT = 5, REPEAT_LONG = 2, LONG = 1024 /* tokens of a step */ };
+/* cuBLASLt's algorithms are timed for each 64 rows up to FINE, then for each COARSE. */
+enum { ALGORITHMS = 8, ROWS_STEP = 64, FINE = 2048, COARSE = 512 };
 
 #define AT(field) offsetof(Options, field)
 static const Option table[] = {
@@ -46,8 +51,10 @@ static const Option table[] = {
 };
 #undef AT
 
-typedef struct Program { /* of the target, as ftx_engine_bench runs it; sequences 0: it is not tuned */
-    int sequences, tokens, context[TUNE_POINTS];
+typedef struct Program { /* of the target, as ftx_engine_bench runs it; no points: it is not tuned */
+    struct {
+        int sequences, tokens, context;
+    } at[TUNE_POINTS];
     size_t points;
 } Program;
 
@@ -64,8 +71,9 @@ typedef struct Tuner {
         Program *at;
         size_t n, cap;
     } programs;
-    double end; /* of the time, in seconds */
+    double begin, end; /* of the time, in seconds */
     ProgressLine progress;
+    char line[100]; /* what it says */
     bool unwritten; /* the file could not be written */
     char why[2000]; /* the last thing could not be built or measured */
 } Tuner;
@@ -139,10 +147,10 @@ static bool bench(Tuner *t, const Variant *v, size_t at, size_t point, int repea
     double least, most;
     FtxError err;
 
-    if (!p->sequences)
+    if (point >= p->points)
         return false;
-    return ftx_engine_bench(v->engine, p->sequences, p->tokens, p->context[point], repeat, us, &least, &most, &err) ==
-               FTX_OK ||
+    return ftx_engine_bench(v->engine, p->at[point].sequences, p->at[point].tokens, p->at[point].context, repeat, us,
+                            &least, &most, &err) == FTX_OK ||
            fail(t, err.text);
 }
 
@@ -153,7 +161,10 @@ static size_t points(void *user, size_t at)
 
 static bool time_program(void *user, void *variant, size_t at, size_t point, double *us)
 {
-    return bench(user, variant, at, point, REPEAT, us);
+    const Program *p = &((Tuner *)user)->programs.at[at];
+
+    return bench(user, variant, at, point,
+                 (int64_t)p->at[point].sequences * p->at[point].tokens < LONG ? REPEAT : REPEAT_LONG, us);
 }
 
 /* Profiles the program: the mean of each kernel's launches in three runs, each launched by itself. */
@@ -194,19 +205,23 @@ static bool time_alone(void *user, void *variant, size_t at, const char *entry, 
     return *us > 0;
 }
 
-static bool stop(void *user)
+static bool stop(void *user, double share)
 {
     const Tuner *t = user;
 
-    return command_stopped || command_seconds() > t->end;
+    return command_stopped || command_seconds() > t->begin + share * (t->end - t->begin);
 }
 
 static void say(void *user, const char *what, size_t done, size_t all)
 {
     Tuner *t = user;
 
-    if (!t->o->quiet && isatty(STDERR_FILENO))
-        progress_line(&t->progress, what, done, all);
+    const double left = t->end - command_seconds();
+
+    if (t->o->quiet || !isatty(STDERR_FILENO))
+        return;
+    snprintf(t->line, sizeof t->line, "%s, at most %.0f s left,", what, left > 0 ? left : 0);
+    progress_line(&t->progress, t->line, done, all);
 }
 
 /* --- the file ---------------------------------------------------------------------------------------- */
@@ -286,31 +301,146 @@ static int most_context(const Tuner *t, int sequences)
     return context > MOST_CONTEXT ? MOST_CONTEXT : context > 0 ? context : 0;
 }
 
-/* The step that runs a program. Called for each program in the order of the target's. */
+static void add_point(Program *p, int sequences, int tokens, int context)
+{
+    p->at[p->points].sequences = sequences;
+    p->at[p->points].tokens = tokens;
+    p->at[p->points].context = context;
+    p->points++;
+}
+
+/* The steps that run a program: a decode program with little and with much context; one of any size with as many tokens as
+ * there may be, and with one more than a half, a quarter and an eighth. Called for each program in the order of the target's. */
 static bool wanted(void *user, FtxProgramKind kind, int64_t bucket)
 {
     Tuner *t = user;
     const Limits *l = &t->spec.graph->limits;
-    const bool encoder = t->spec.graph->kind == FTX_MODEL_ENCODER;
-    const int64_t most = bucket ? bucket : l->tokens;
+    const bool encoder = t->spec.graph->kind == FTX_MODEL_ENCODER, in = in_list(t->o->buckets, bucket);
+    int64_t tokens = bucket ? bucket : l->tokens;
     Program p = {0};
 
-    if (kind == FTX_PROG_DECODE) {
-        p = (Program){.sequences = least_of(bucket ? bucket : l->sequences, l->sequences), .tokens = 1, .points = 2};
-        p.context[0] = least_of(t->o->context, l->context > 64 ? l->context - 64 : 0);
-        p.context[1] = most_context(t, p.sequences);
-        p.points = p.context[1] > p.context[0] ? 2 : 1;
-    } else if (kind == FTX_PROG_STEP && !encoder) {
-        p = (Program){.sequences = 1, .tokens = least_of(most, l->context), .points = 1};
-    } else if (kind == FTX_PROG_ENCODE && encoder) {
-        p = (Program){.sequences = least_of((most + l->context - 1) / l->context, l->sequences),
-                      .tokens = least_of(most, l->context),
-                      .points = 1};
+    if (kind == FTX_PROG_DECODE && in) {
+        const int sequences = least_of(bucket ? bucket : l->sequences, l->sequences);
+        const int context = least_of(t->o->context, l->context > 64 ? l->context - 64 : 0);
+
+        add_point(&p, sequences, 1, context);
+        if (most_context(t, sequences) > context)
+            add_point(&p, sequences, 1, most_context(t, sequences));
     }
-    if (!in_list(t->o->buckets, bucket))
-        p.sequences = 0;
+    if (!encoder && tokens > l->context)
+        tokens = l->context;
+    while (kind == (encoder ? FTX_PROG_ENCODE : FTX_PROG_STEP) && in && p.points < TUNE_POINTS) {
+        const int sequences = encoder ? least_of((tokens + l->context - 1) / l->context, l->sequences) : 1;
+
+        add_point(&p, sequences, least_of(tokens / sequences, l->context), 0);
+        if (bucket || tokens <= 2 * ROWS_STEP)
+            break;
+        tokens = tokens / 2 + 1;
+    }
     *(Program *)arena_push(t->keep, t->programs) = p;
-    return p.sequences > 0;
+    return p.points > 0;
+}
+
+/* --- algorithms of cuBLASLt ------------------------------------------------------------------------------ */
+
+/* The untuned model as a device runs it: its plan names kernels, and one launch of a kernel is timed without its program. */
+typedef struct Bare {
+    Artifact artifact;
+    Device *device;
+    Session *session;
+} Bare;
+
+static void bare_close(Bare *b)
+{
+    if (b->session)
+        device_cuda.session_close(b->session);
+    if (b->device)
+        device_cuda.close(b->device);
+    artifact_close(&b->artifact);
+}
+
+static bool bare_open(Tuner *t, Bare *b, FtxError *err)
+{
+    FtxOptions o = FTX_OPTIONS_INIT;
+    uint32_t pages;
+
+    *b = (Bare){0};
+    o.random_weights = 1;
+    if (artifact_open(t->compile.out, &b->artifact, err))
+        return false;
+    if (device_cuda.open(&b->artifact, &b->artifact.plans[0], &o, &b->device, err) ||
+        device_cuda.session_open(b->device, t->o->kv_memory, &b->session, &pages, err)) {
+        bare_close(b);
+        return false;
+    }
+    return true;
+}
+
+/* Rows of the matrix product in its program, at most. */
+static int64_t most_rows(const Bare *b, const FtxProgram *p, const FtxKernel *k)
+{
+    const FtxFacts *f = b->artifact.facts;
+    const int64_t tokens = p->bucket ? p->bucket : p->kind == FTX_PROG_DECODE ? f->sequences : f->tokens;
+    const bool of_sequences = b->artifact.plans[0].consts[k->first_const + FTX_MM_ROWS_S] != 0;
+
+    return of_sequences && tokens > f->sequences ? f->sequences : tokens;
+}
+
+static bool time_rows(Tuner *t, const Bare *b, const TuneCase *c, uint32_t kernel, TuneWords *words, FtxError *err)
+{
+    const ArtifactPlan *plan = &b->artifact.plans[0];
+    const FtxProgram *p = &plan->programs[c->at];
+    const int64_t most = most_rows(b, p, &plan->kernels[kernel]);
+    int64_t step = p->bucket ? most : ROWS_STEP;
+
+    for (int64_t rows = step; rows - step < most && !stop(t, 0.25); rows += step) {
+        const int64_t to = (rows + ROWS_STEP - 1) / ROWS_STEP * ROWS_STEP;
+        DeviceAlgorithm of[ALGORITHMS];
+        size_t n;
+
+        if (device_cuda_algorithms(b->session, (uint32_t)c->at, kernel, rows < most ? rows : most, of, ALGORITHMS, &n,
+                                   err))
+            return false;
+        tune_algorithm(of, n, p->bucket ? to : to - step + ROWS_STEP, to, ROWS_STEP, t->keep, words);
+        if (rows >= FINE)
+            step = COARSE;
+    }
+    return true;
+}
+
+/* Adds to each matrix product of cuBLASLt a candidate: the algorithms that are fastest alone. */
+static bool find_algorithms(Tuner *t, TuneCases *cases, Diag *d)
+{
+    Arena *scratch = arena_open();
+    CompileResult r;
+    size_t version = 0;
+    FtxError err;
+    Bare b = {0};
+    bool any = false, ok = true;
+
+    for (size_t i = 0; i < cases->n; i++)
+        any |= cases->at[i].library;
+    if (any)
+        ok = compile(&t->compile, scratch, &r, d) &&
+             ((!device_cuda_blas(&version, &err) && bare_open(t, &b, &err)) || diag_machine(d, "%s", err.text));
+    for (size_t i = 0; i < cases->n && any && ok; i++) {
+        TuneCase *c = &cases->at[i];
+        const ArtifactPlan *plan = &b.artifact.plans[0];
+        TuneWords words = {0};
+
+        *arena_push(t->keep, words) = (int64_t)version;
+        for (uint32_t k = 0; k < plan->n_kernels && c->library && ok; k++)
+            if (strcmp(artifact_string(&b.artifact, plan->kernels[k].entry), c->entry) == 0)
+                ok = time_rows(t, &b, c, k, &words, &err) || diag_machine(d, "%s", err.text);
+        if (words.n > 1)
+            *(TuneCandidate *)arena_push(t->keep, c->candidates) =
+                (TuneCandidate){.algorithms = words.at, .n_algorithms = words.n};
+        say(t, "algorithms of cuBLASLt", i + 1, cases->n);
+    }
+    if (b.session)
+        bare_close(&b);
+    arena_close(scratch);
+    return ok;
 }
 
 static void report(const TuneCases *cases, const TuneResult *r, const Tuner *t)
@@ -330,6 +460,20 @@ static void report(const TuneCases *cases, const TuneResult *r, const Tuner *t)
 
 /* --- the command --------------------------------------------------------------------------------------- */
 
+/* What later times can differ by: versions, and what a part of a GPU has less of. */
+static const char *made_with(const CudaFacts *f, Arena *keep)
+{
+    const char *nvrtc = nvrtc_version();
+    const char *text = arena_printf(
+        keep, "ftxc %d.%d, driver for CUDA %d.%d, NVRTC %s, %d multiprocessors, memory at %d MHz", FTX_VERSION_MAJOR,
+        FTX_VERSION_MINOR, f->driver / 1000, f->driver / 10 % 100, nvrtc ? nvrtc : "missing", f->sms, f->memory_mhz);
+    size_t version = 0;
+
+    return device_cuda_blas(&version, NULL) ? text
+                                            : arena_printf(keep, "%s, cuBLASLt %zu.%zu.%zu", text, version / 10000,
+                                                           version / 100 % 100, version % 100);
+}
+
 static bool find_gpu(Tuner *t, Targets *targets, Diag *d)
 {
     CudaFacts facts;
@@ -339,6 +483,7 @@ static bool find_gpu(Tuner *t, Targets *targets, Diag *d)
         return diag_machine(d, "tune measures on a GPU: %s", err.text);
     t->target = arena_printf(t->keep, "sm_%u%s", facts.target / 10, facts.target % 10 ? "a" : "");
     t->file.device = arena_strdup(t->keep, facts.name);
+    t->file.made = made_with(&facts, t->keep);
     return targets_parse(t->target, targets, d);
 }
 
@@ -393,6 +538,9 @@ static bool tune(Tuner *t, Diag *d)
         return false;
     t->compile.out = arena_printf(t->keep, "%s/model.ftx", t->folder);
     t->compile.targets = t->target;
+    t->compile.tune = "none";
+    if (!find_algorithms(t, &cases, d))
+        return false;
     if (!tune_search(&cases, &t->file, &machine, t->keep, &r))
         return diag_machine(d, "%s", t->why);
     report(&cases, &r, t);
@@ -403,7 +551,9 @@ int command_tune(int argc, char **argv)
 {
     Options o = {.minutes = MINUTES, .context = CONTEXT, .kv_memory = UINT64_C(4) << 30};
     TextList rest = {0};
-    Override overrides[LEN(o.defines.at)];
+    Override overrides[LEN(o.defines.at) + REMAKE_MOST];
+    Remake made = {0};
+    size_t n = 0;
     Tuner t = {.o = &o};
     Diag d = {0};
     char error[300];
@@ -412,7 +562,8 @@ int command_tune(int argc, char **argv)
     if (!options_parse(table, LEN(table), argc, argv, &o, &rest, error, sizeof error))
         return command_mistake("tune", "%s", error);
     if (o.help) {
-        printf("ftxc tune SPEC|DIR [options]\n\nTimes the kernels of a model with other constants on this machine's "
+        printf("ftxc tune SPEC|DIR|FILE.ftx [options]\n\nTimes the kernels of a model with other constants on this "
+               "machine's "
                "GPU, and writes "
                "those that make it\nfaster into a file, which ftxc compile follows.\n\n");
         options_help(table, LEN(table));
@@ -421,22 +572,26 @@ int command_tune(int argc, char **argv)
         return EXIT_DONE;
     }
     if (rest.n != 1)
-        return command_mistake("tune", "expected one spec or folder, found %zu arguments", rest.n);
+        return command_mistake("tune", "expected one spec, folder or artifact, found %zu arguments", rest.n);
     if (o.minutes < 1 || o.minutes > 1000)
         return command_mistake("tune", "--minutes: expected 1 to 1000, found %d", o.minutes);
     if (o.context < 0)
         return command_mistake("tune", "--context: expected 0 or more, found %d", o.context);
     if (o.buckets && (!*o.buckets || o.buckets[strspn(o.buckets, "0123456789,")]))
         return command_mistake("tune", "--buckets: expected numbers with commas between, found \"%s\"", o.buckets);
-    for (size_t i = 0; i < o.defines.n; i++)
-        overrides[i].text = o.defines.at[i];
     t.keep = arena_open();
+    ok = !remake_is_artifact(rest.at[0]) || remake_read(rest.at[0], t.keep, &made, &d);
+    for (size_t i = 0; i < made.n; i++)
+        overrides[n++] = made.overrides[i];
+    for (size_t i = 0; i < o.defines.n; i++) /* what is given here comes later, and counts */
+        overrides[n++].text = o.defines.at[i];
     t.file.any_order = o.any_order;
-    t.end = command_seconds() + 60.0 * o.minutes;
-    t.compile =
-        (CompileOptions){.spec = rest.at[0], .overrides = overrides, .n_overrides = o.defines.n, .no_weights = true};
+    t.begin = command_seconds();
+    t.end = t.begin + 60.0 * o.minutes;
+    t.compile = (CompileOptions){
+        .spec = made.spec ? made.spec : rest.at[0], .overrides = overrides, .n_overrides = n, .no_weights = true};
     command_catch_signals();
-    ok = tune(&t, &d);
+    ok = ok && tune(&t, &d);
     if (!ok)
         command_print("ftxc: %s\n", d.text);
     if (t.folder) {

@@ -10,8 +10,10 @@ enum {
     SAMPLES = 12,   /* runs by which noise is measured */
     ROUNDS = 6,     /* A B B A */
     CONFIRMED = 10, /* rounds of the last comparison */
+    TRIES = 3,      /* of a round */
 };
-static const double SLOWER_ALONE = 1.05, LEAST_GAIN = 0.005, LEAST_LOSS = 0.001;
+static const double SLOWER_ALONE = 1.05, LEAST_GAIN = 0.005, LEAST_LOSS = 0.001, SAME_CLOCK = 0.05;
+static const double ALONE = 0.5, IN_PLACE = 0.9, ALL = 1; /* shares of the time at which a part ends */
 
 typedef struct Best { /* of the candidates of a case */
     TuneCandidate *x; /* NULL: none is faster */
@@ -36,6 +38,7 @@ typedef struct Search {
     bool *timed;   /* [programs]: it can be measured */
     Best *best;    /* [programs]: of the cases that are being tried */
     size_t done, all;
+    double share; /* of the time, for this part and those before it */
 } Search;
 
 static int by_size(const void *a, const void *b)
@@ -62,7 +65,7 @@ static int by_cost(const void *a, const void *b)
 
 static bool stopped(const Search *s)
 {
-    return s->m->stop(s->m->user);
+    return s->m->stop(s->m->user, s->share);
 }
 
 static void step(Search *s, const char *what)
@@ -81,6 +84,8 @@ static TuningEntry entry_of(const Search *s, const TuneCase *c, const TuneCandid
 
     for (size_t i = 0; i < x->n; i++)
         *(TunedConst *)arena_push(s->keep, e.use) = x->use[i];
+    for (size_t i = 0; i < x->n_algorithms; i++)
+        *arena_push(s->keep, e.algorithms) = x->algorithms[i];
     return e;
 }
 
@@ -151,7 +156,7 @@ static void prune(Search *s, TuneCase *c)
     for (size_t i = 0; i < c->candidates.n; i++) {
         TuneCandidate *x = &c->candidates.at[i];
 
-        if (x->avoid || x->dropped)
+        if (!x->entry || x->dropped)
             continue;
         if (x->alone_us <= 0) { /* the time was over before */
             x->dropped = true;
@@ -185,7 +190,7 @@ static void search_alone(Search *s)
         for (size_t i = 0; i < s->cases->n; i++) {
             TuneCase *c = &s->cases->at[i];
 
-            if (k < c->candidates.n && !c->candidates.at[k].avoid)
+            if (k < c->candidates.n && c->candidates.at[k].entry)
                 trials[n++] = (Trial){c, &c->candidates.at[k]};
         }
         try_trials(s, trials, n, measure_alone);
@@ -203,22 +208,24 @@ typedef struct Comparison {
     bool faster;       /* at one point by more than the noise and half a percent, and slower at none */
 } Comparison;
 
-/* The medians of both over rounds A B B A at one point, and of their difference in a round. */
+/* The medians of both over rounds A B B A at one point, and of their difference in a round. Where both A of a round differ by
+ * more than 5 %, the clock has changed: the round is repeated, twice at most. */
 static bool compare_at(Search *s, void *a, void *b, size_t at, size_t point, size_t rounds, double us[3])
 {
     void *const order[] = {a, b, b, a};
     double all[3][CONFIRMED];
 
     for (size_t r = 0; r < rounds; r++) {
-        double sum[2] = {0, 0};
+        double us_of[4], sum[2];
+        int tries = 0;
 
-        for (int turn = 0; turn < 4; turn++) {
-            double one = 0;
-
-            if (stopped(s) || !s->m->time(s->m->user, order[turn], at, point, &one))
-                return false;
-            sum[turn == 1 || turn == 2] += 0.5 * one;
-        }
+        do {
+            for (int turn = 0; turn < 4; turn++)
+                if (stopped(s) || !s->m->time(s->m->user, order[turn], at, point, &us_of[turn]))
+                    return false;
+        } while (fabs(us_of[0] - us_of[3]) > SAME_CLOCK * us_of[0] && ++tries < TRIES);
+        sum[0] = 0.5 * (us_of[0] + us_of[3]);
+        sum[1] = 0.5 * (us_of[1] + us_of[2]);
         all[0][r] = sum[0];
         all[1][r] = sum[1];
         all[2][r] = sum[0] - sum[1];
@@ -389,7 +396,9 @@ bool tune_search(TuneCases *cases, const TuningFile *file, const TuneMachine *m,
     most = sort_cases(&s);
     if (!build(&s, NULL, 0, &s.base))
         return false;
+    s.share = ALONE;
     search_alone(&s);
+    s.share = IN_PLACE;
     for (size_t p = 0; p < cases->programs; p++)
         s.timed[p] = measure_noise(&s, p);
     s.done = 0;
@@ -399,6 +408,7 @@ bool tune_search(TuneCases *cases, const TuningFile *file, const TuneMachine *m,
             break;
         step(&s, "in place");
     }
+    s.share = ALL;
     if (s.base && !stopped(&s))
         confirm(&s, out);
     out->stopped = stopped(&s);

@@ -8,18 +8,21 @@
  *              candidate is taken if the program gets faster in one of these by more than 0.5 % and by more than the noise that
  *              was measured, and slower in none by more than the noise
  *
- * At the end each program is compared with the untuned one; where that is not slower by 0.5 %, all its entries are dropped.
+ * Half of the time is for kernels alone, nine tenths for both. At the end each program is compared with the untuned one; where that is not slower by 0.5 %, all its entries are dropped.
  * Programs do not depend on each other, so a variant has the next candidate of every program at once. */
 #ifndef FTXC_TUNE_H
 #define FTXC_TUNE_H
 
 #include "../catalog/tuning.h"
+#include "../../runtime/device/device.h"
 
 typedef struct TuneCandidate {
     const TunedConst *use; /* a value for each tuned constant */
     size_t n;
-    bool avoid;        /* in place of values: let another kernel compute it */
-    const char *entry; /* of its instance; avoid: NULL */
+    bool avoid;                /* in place of values: let another kernel compute it */
+    const int64_t *algorithms; /* in place of values: of cuBLASLt, as in TuningEntry */
+    size_t n_algorithms;
+    const char *entry; /* of its instance; of avoid and algorithms: NULL, they are not timed alone here */
     double alone_us;   /* 0: not measured */
     bool dropped;      /* it cannot be built, or it is too slow */
 } TuneCandidate;
@@ -30,6 +33,7 @@ typedef struct TuneCase {
     double cost_us;                              /* of all its launches in the program, by the cost model */
     const char *entry;                           /* of the untuned instance */
     double alone_us;                             /* of that one */
+    bool library;                                /* a matrix product of cuBLASLt */
     struct {
         TuneCandidate *at;
         size_t n, cap;
@@ -42,7 +46,7 @@ typedef struct TuneCases {
     size_t programs; /* of the target */
 } TuneCases;
 
-enum { TUNE_POINTS = 2 };
+enum { TUNE_POINTS = 4 };
 
 /* What a search needs of the world. */
 typedef struct TuneMachine {
@@ -50,12 +54,12 @@ typedef struct TuneMachine {
     /* A model that follows these entries. False: it cannot be built. */
     bool (*build)(void *user, const TuningEntry *entries, size_t n, void **variant);
     void (*drop)(void *user, void *variant);
-    /* In how many steps a program is timed, at most TUNE_POINTS: few and many tokens of context. */
+    /* In how many steps a program is timed, at most TUNE_POINTS: with little and much context, of more and fewer tokens. */
     size_t (*points)(void *user, size_t at);
     /* Microseconds of a run of program `at`; of one launch of a kernel by itself. False: it cannot be measured. */
     bool (*time)(void *user, void *variant, size_t at, size_t point, double *us);
     bool (*alone)(void *user, void *variant, size_t at, const char *entry, double *us);
-    bool (*stop)(void *user); /* the time is over, or the user wants to end */
+    bool (*stop)(void *user, double share); /* this share of the time is over, or the user wants to end */
     void (*say)(void *user, const char *what, size_t done, size_t all);
     /* Entries that were found in place so far, or all that were confirmed. */
     void (*keep)(void *user, const TuningEntry *entries, size_t n);
@@ -67,6 +71,15 @@ typedef struct TuneResult {
     const double *untuned_us, *tuned_us; /* of each program; 0: it was not confirmed */
     bool stopped;
 } TuneResult;
+
+/* algorithms.c: of cuBLASLt's algorithms for rows from `from` to `to`, its first choice first, adds the fastest to `words` as a
+ * record (FtxMatmulAlgo) if it is faster than the first by more than 2 %. `step`: the rows from a range to the next. */
+typedef struct TuneWords {
+    int64_t *at;
+    size_t n, cap;
+} TuneWords;
+void tune_algorithm(const DeviceAlgorithm *of, size_t n, int64_t from, int64_t to, int64_t step, Arena *keep,
+                    TuneWords *words);
 
 /* `file` is what the entries belong to. False: the untuned model cannot be built or measured. */
 bool tune_search(TuneCases *cases, const TuningFile *file, const TuneMachine *m, Arena *keep, TuneResult *out);

@@ -74,7 +74,7 @@ static inline void small_plan(Small *s, int which)
     Plan *p = &s->plans[which];
     Instance *k = &s->instances[which];
 
-    p->target = (Target){.id = small_targets[which], .name = "small"};
+    p->target = (Target){.id = small_targets[which], .name = which == 2 ? "compute_80" : which ? "sm_90a" : "cpu"};
     p->head.target = p->target.id;
     p->head.weight_type = DT_BF16;
     p->head.compute_type = DT_FP32;
@@ -116,6 +116,7 @@ static inline void small_plan(Small *s, int which)
                     .moves = small_expr("T * 64 + 512")};
     *arena_push(s->keep, p->instances) = k;
     small_string(s, p, "");
+    p->head.name = small_string(s, p, p->target.name);
     for (uint32_t bucket = 0; bucket <= 1; bucket++) {
         *arena_push(s->keep, p->programs) = (FtxProgram){.kind = bucket ? FTX_PROG_DECODE : FTX_PROG_STEP,
                                                          .bucket = bucket,

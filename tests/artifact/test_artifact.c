@@ -91,6 +91,45 @@ static void test_round_trip(void **state)
     small_end(&s);
 }
 
+/* Plans of one target keep their names, GPUs and kernels apart. */
+static void test_plans_of_one_target(void **state)
+{
+    const char *path = temp_path("plans-of-one.ftx");
+    static Plan plans[3];
+    static Code codes[3];
+    Artifact a;
+    FtxError err;
+    Small s;
+    (void)state;
+
+    small_begin(&s);
+    for (size_t i = 0; i < LEN(plans); i++) {
+        plans[i] = s.plans[i == 0 ? 0 : 1];
+        codes[i] = s.codes[i == 0 ? 0 : 1];
+    }
+    plans[2].head.name = small_string(&s, &plans[2], "h200");
+    plans[2].head.device = small_string(&s, &plans[2], "NVIDIA H200");
+    plans[2].head.lower_bound = 4000;
+    s.parts.plans = plans;
+    s.parts.codes = codes;
+    write_small(&s, path);
+    if (artifact_open(path, &a, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(a.n_plans, 3);
+    assert_string_equal(artifact_string(&a, a.plans[1].head->name), "sm_90a");
+    assert_string_equal(artifact_string(&a, a.plans[1].head->device), "");
+    assert_string_equal(artifact_string(&a, a.plans[2].head->name), "h200");
+    assert_string_equal(artifact_string(&a, a.plans[2].head->device), "NVIDIA H200");
+    assert_int_equal(a.plans[2].head->lower_bound, 4000);
+    assert_ptr_not_equal(a.plans[1].kernels, a.plans[2].kernels);
+    assert_ptr_not_equal(a.plans[1].cubin, a.plans[2].cubin);
+    assert_ptr_equal(artifact_plan(&a, 901, "NVIDIA H200"), &a.plans[2]);
+    assert_ptr_equal(artifact_plan(&a, 901, "NVIDIA H100 80GB HBM3"), &a.plans[1]);
+    small_walk(&a);
+    artifact_close(&a);
+    small_end(&s);
+}
+
 /* A folder takes the artifact's place while its weights are written. */
 static void make_folder(void *user, uint64_t done, uint64_t all)
 {
@@ -423,40 +462,52 @@ static void test_versions(void **state)
     small_end(&s);
 }
 
+/* Targets, and the GPUs that their plans are tuned for: 'H' H200, 'h' H100, ' ' any. */
 static void test_plan_choice(void **state)
 {
     static const struct {
-        uint32_t have[4], want, got;
+        uint32_t have[4];
+        const char *for_gpu;
+        uint32_t want, got;
+        size_t at;
     } cases[] = {
-        {{0}, 0, 0},
-        {{0, 901}, 901, 901},
-        {{0, 800}, 800, 800},
-        {{0, 800}, 860, 800},      /* a plain cubin runs on later devices of its major */
-        {{0, 800, 860}, 890, 860}, /* the highest of them */
-        {{0, 860}, 800, 9999},     /* and not on earlier ones */
-        {{0, 800}, 901, 9999},     /* nor on another major */
-        {{0, 900}, 901, 900},
-        {{0, 901}, 1001, 9999},     /* an `a` cubin is for one device */
-        {{0, 901, 802}, 1001, 802}, /* PTX serves what is later */
-        {{802, 902}, 1201, 902},
-        {{802, 902}, 860, 802},
-        {{902}, 860, 9999},
-        {{802, 900}, 901, 900}, /* code before text */
-        {{802}, 0, 9999},
+        {{0}, "    ", 0, 0, 0},
+        {{0, 901}, "    ", 901, 901, 1},
+        {{0, 800}, "    ", 800, 800, 1},
+        {{0, 800}, "    ", 860, 800, 1},      /* a plain cubin runs on later devices of its major */
+        {{0, 800, 860}, "    ", 890, 860, 2}, /* the highest of them */
+        {{0, 860}, "    ", 800, 9999, 0},     /* and not on earlier ones */
+        {{0, 800}, "    ", 901, 9999, 0},     /* nor on another major */
+        {{0, 900}, "    ", 901, 900, 1},
+        {{0, 901}, "    ", 1001, 9999, 0},     /* an `a` cubin is for one device */
+        {{0, 901, 802}, "    ", 1001, 802, 2}, /* PTX serves what is later */
+        {{802, 902}, "    ", 1201, 902, 1},
+        {{802, 902}, "    ", 860, 802, 0},
+        {{902}, "    ", 860, 9999, 0},
+        {{802, 900}, "    ", 901, 900, 1}, /* code before text */
+        {{802}, "    ", 0, 9999, 0},
+        {{0, 901, 901, 901}, " h H", 901, 901, 3}, /* the GPU's own */
+        {{0, 901, 901, 901}, " H h", 901, 901, 1},
+        {{0, 901, 901}, " h  ", 901, 901, 2}, /* that for any */
+        {{0, 901, 901}, "  h ", 901, 901, 1},
+        {{901, 901}, "hh  ", 901, 901, 0},      /* the first: it runs there, too */
+        {{900, 902, 901}, "HHh ", 901, 901, 2}, /* the target goes before the name */
+        {{0, 901}, "H   ", 901, 901, 1},
     };
     (void)state;
 
     for (size_t i = 0; i < LEN(cases); i++) {
         FtxPlan heads[4] = {0};
-        Artifact a = {0};
+        Artifact a = {.strings = "\0NVIDIA H200\0NVIDIA H100"};
         const ArtifactPlan *p;
 
         for (int k = 0; k < 4 && (k == 0 || cases[i].have[k]); k++) {
             heads[k].target = cases[i].have[k];
+            heads[k].device = cases[i].for_gpu[k] == 'H' ? 1 : cases[i].for_gpu[k] == 'h' ? 13 : 0;
             a.plans[a.n_plans++].head = &heads[k];
         }
-        p = artifact_plan(&a, cases[i].want);
-        if ((p ? p->head->target : 9999) != cases[i].got)
+        p = artifact_plan(&a, cases[i].want, "NVIDIA H200");
+        if ((p ? p->head->target : 9999) != cases[i].got || (p && p != &a.plans[cases[i].at]))
             fail_msg("case %zu gives %u", i, p ? p->head->target : 9999);
     }
 }
@@ -572,19 +623,13 @@ static void test_truncated(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_sidecar_goes),
-        cmocka_unit_test(test_many_strings),
-        cmocka_unit_test(test_same_bytes),
-        cmocka_unit_test(test_without_weights),
-        cmocka_unit_test(test_sidecar),
-        cmocka_unit_test(test_bad_words),
-        cmocka_unit_test(test_versions),
-        cmocka_unit_test(test_plan_choice),
-        cmocka_unit_test(test_flipped_bytes),
-        cmocka_unit_test(test_hostile_words),
-        cmocka_unit_test(test_truncated),
-        cmocka_unit_test(test_nothing_half_written),
+        cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_sidecar_goes),
+        cmocka_unit_test(test_many_strings),    cmocka_unit_test(test_same_bytes),
+        cmocka_unit_test(test_without_weights), cmocka_unit_test(test_sidecar),
+        cmocka_unit_test(test_bad_words),       cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_plan_choice),     cmocka_unit_test(test_plans_of_one_target),
+        cmocka_unit_test(test_flipped_bytes),   cmocka_unit_test(test_hostile_words),
+        cmocka_unit_test(test_truncated),       cmocka_unit_test(test_nothing_half_written),
         cmocka_unit_test(test_number_of_plans),
     };
 

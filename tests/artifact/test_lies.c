@@ -126,6 +126,8 @@ static const Lie lies[] = {
          F(FtxFacts, source_vocab, 4), F(FtxFacts, start, 1)),
     FACT("its source_vocab is 0", F(FtxFacts, kind, FTX_MODEL_SEQ2SEQ), F(FtxFacts, source_context, 4),
          F(FtxFacts, sources, 1), F(FtxFacts, start, 1)),
+    FACT("its fixed_sums is 2", F(FtxFacts, fixed_sums, 2)),
+    FACT(NULL, F(FtxFacts, fixed_sums, 1)),
     FACT("its input of 4,", F(FtxFacts, input, 4)),
     FACT("4 labels", F(FtxFacts, n_labels, 4)),
     FACT("scoring 3 do not belong", F(FtxFacts, scoring, 3)),
@@ -167,6 +169,8 @@ static const Lie lies[] = {
     WEIGHT(0, NULL, F(FtxWeight, offset, 768)),
 
     PLAN("its plan is for target 900", F(FtxPlan, target, 900)),
+    PLAN("its names are not inside the strings", F(FtxPlan, name, UINT32_MAX)),
+    PLAN("its names are not inside the strings", F(FtxPlan, device, UINT32_MAX)),
     PLAN("its types are 0,", F(FtxPlan, weight_type, 0)),
     PLAN("its types are", F(FtxPlan, compute_type, DT_I32)),
     PLAN("its space 4 has 70368744177665 bytes", F(FtxPlan, space_bytes[FTX_SPACE_WORK], ((uint64_t)1 << 46) + 1)),
@@ -442,21 +446,27 @@ static void test_large_tables(void **state)
 /* The constants of a cuBLASLt call, each just outside of its range. */
 static void test_matmul(void **state)
 {
+    static const int64_t algorithms[1 + 2 * FTX_MM_RECORD] = {130000};
     static const struct {
         int at;
         int64_t value;
         const char *message; /* NULL: accepted */
+        size_t algorithms;   /* words */
     } cases[] = {
-        {FTX_MM_N, 8, NULL},
-        {FTX_MM_N, 0, "constants of a matmul are out of range"},
-        {FTX_MM_N, (int64_t)INT32_MAX + 1, "constants of a matmul are out of range"},
-        {FTX_MM_K, 0, "constants of a matmul are out of range"},
-        {FTX_MM_ROWS_S, 2, "constants of a matmul are out of range"},
-        {FTX_MM_ROWS_S, -1, "constants of a matmul are out of range"},
-        {FTX_MM_ACT, FTX_ACT_COUNT, "constants of a matmul are out of range"},
-        {FTX_MM_TYPE_X, 0, "a matmul has the type 0"},
-        {FTX_MM_TYPE_W, DT_I32, "a matmul has the type 4"},
-        {FTX_MM_TYPE_Y, 0, "a matmul has the type 0"},
+        {FTX_MM_N, 8, NULL, 0},
+        {FTX_MM_N, 8, NULL, 1 + FTX_MM_RECORD},
+        {FTX_MM_N, 8, NULL, 1 + 2 * FTX_MM_RECORD},
+        {FTX_MM_N, 8, "a matmul has 18 constants, which are no whole algorithms", FTX_MM_RECORD},
+        {FTX_MM_N, 8, "a matmul has 20 constants, which are no whole algorithms", 2 + FTX_MM_RECORD},
+        {FTX_MM_N, 0, "constants of a matmul are out of range", 0},
+        {FTX_MM_N, (int64_t)INT32_MAX + 1, "constants of a matmul are out of range", 0},
+        {FTX_MM_K, 0, "constants of a matmul are out of range", 0},
+        {FTX_MM_ROWS_S, 2, "constants of a matmul are out of range", 0},
+        {FTX_MM_ROWS_S, -1, "constants of a matmul are out of range", 0},
+        {FTX_MM_ACT, FTX_ACT_COUNT, "constants of a matmul are out of range", 0},
+        {FTX_MM_TYPE_X, 0, "a matmul has the type 0", 0},
+        {FTX_MM_TYPE_W, DT_I32, "a matmul has the type 4", 0},
+        {FTX_MM_TYPE_Y, 0, "a matmul has the type 0", 0},
     };
     const char *path = temp_path("matmul.ftx");
 
@@ -476,6 +486,8 @@ static void test_matmul(void **state)
         s.instances[1].device = KD_MATMUL;
         s.instances[1].consts = consts;
         s.instances[1].n_consts = FTX_MM_CONSTS;
+        s.instances[1].algorithms = algorithms;
+        s.instances[1].n_algorithms = cases[i].algorithms;
         if (!artifact_write(path, &s.parts, NULL, NULL, &d))
             fail_msg("%s", d.text);
         assert_int_equal(artifact_open(path, &a, &err), cases[i].message ? FTX_EFORMAT : FTX_OK);
@@ -504,6 +516,8 @@ static void test_sections(void **state)
         {FTX_SEC_FACTS, 0, "is not inside the file", F(FtxSection, offset, UINT64_MAX - 63)},
         {FTX_SEC_FACTS, 0, "bytes, its elements have", F(FtxSection, bytes, facts->bytes - 8)},
         {FTX_SEC_FACTS, 0, "belongs to target 900", F(FtxSection, target, 900)},
+        {FTX_SEC_FACTS, 0, "is of plan 1", F(FtxSection, variant, 1)},
+        {FTX_SEC_PROGRAMS, 901, "it has no programs", F(FtxSection, variant, 1)},
         {FTX_SEC_FACTS, 0, "no facts, or several", F(FtxSection, bytes, 0)},
         {FTX_SEC_STRINGS, 0, "is text without its end", F(FtxSection, bytes, 0)},
         {FTX_SEC_SPEC, 0, "are both the", F(FtxSection, kind, FTX_SEC_BUILD)},

@@ -1,5 +1,6 @@
 /* fake_cublaslt.c - a cuBLASLt that computes nothing: shapes and pointers are written down. */
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "fake_parts.h"
@@ -128,7 +129,8 @@ static FakeLayout layout(cublasLtMatrixLayout_t l)
     return f;
 }
 
-/* An algorithm is the number of columns it was asked for, and the workspace it needs: more for fewer columns. */
+/* An algorithm: the number of columns it was asked for, the workspace it needs (more for fewer columns), its place among the
+ * library's, and its id; the second takes less time, the third more. Made of attributes: 1000 + id, and all of them. */
 static cublasStatus_t fake_heuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
                                      cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t y,
                                      cublasLtMatmulPreference_t p, int most, cublasLtMatmulHeuristicResult_t *out,
@@ -137,15 +139,75 @@ static cublasStatus_t fake_heuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d,
     const uint64_t columns = layout(b).columns, needed = 4096 * (1 + 256 / columns);
     FakePreference f;
 
-    (void)h, (void)d, (void)a, (void)c, (void)y, (void)most;
+    (void)h, (void)d, (void)a, (void)c, (void)y;
     MAY_FAIL;
     memcpy(&f, p, sizeof f);
     if (f.split != CUBLASLT_REDUCTION_SCHEME_NONE)
         return CUBLAS_STATUS_INVALID_VALUE;
-    memset(out, 0, sizeof *out);
-    out->algo.data[0] = columns;
-    out->workspaceSize = out->algo.data[1] = needed < f.workspace ? needed : f.workspace;
-    *n = layout(b).rows == 13 ? 0 : 1; /* K = 13: there is none */
+    *n = layout(b).rows == 13 ? 0 : most < 4 ? most : 4; /* K = 13: there is none */
+    for (int i = 0; i < *n; i++) {
+        memset(&out[i], 0, sizeof *out);
+        out[i].algo.data[0] = columns;
+        out[i].workspaceSize = out[i].algo.data[1] = needed < f.workspace ? needed : f.workspace;
+        out[i].algo.data[2] = (uint64_t)i;
+        out[i].algo.data[3] = 66;
+        out[i].state = i == 3 ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t fake_algo(cublasLtHandle_t h, cublasComputeType_t compute, cudaDataType_t scale, cudaDataType_t a,
+                                cudaDataType_t b, cudaDataType_t c, cudaDataType_t d, int id,
+                                cublasLtMatmulAlgo_t *algo)
+{
+    (void)h;
+    MAY_FAIL;
+    if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F || a != b || c != d)
+        abort();
+    *algo = (cublasLtMatmulAlgo_t){{1000 + (uint64_t)id, 4096, 0, (uint64_t)id}};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t fake_set_attribute(cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t a,
+                                         const void *p, size_t bytes)
+{
+    uint32_t value = 0;
+
+    MAY_FAIL;
+    if (bytes != (a >= CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID ? 2 : 4))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(&value, p, bytes);
+    if (a == CUBLASLT_ALGO_CONFIG_TILE_ID)
+        algo->data[2] = value - 1;
+    algo->data[4] = algo->data[4] * 100 + value; /* all of them, in their order */
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t fake_get_attribute(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t a,
+                                         void *p, size_t bytes, size_t *written)
+{
+    const uint32_t of[] = {
+        (uint32_t)algo->data[3], (uint32_t)algo->data[2] + 1, 1, 0, 4, 5, (uint32_t)algo->data[0] / 64, 7, 8};
+
+    MAY_FAIL;
+    if (bytes != (a >= CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID ? 2 : 4))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(p, &of[a], bytes);
+    *written = bytes;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* Id 13 is not supported; 14 wants more memory than there is. */
+static cublasStatus_t fake_check(cublasLtHandle_t h, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
+                                 cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t y,
+                                 const cublasLtMatmulAlgo_t *algo, cublasLtMatmulHeuristicResult_t *out)
+{
+    (void)h, (void)d, (void)a, (void)b, (void)c, (void)y;
+    MAY_FAIL;
+    if (algo->data[3] == 13)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    *out = (cublasLtMatmulHeuristicResult_t){.algo = *algo,
+                                             .workspaceSize = algo->data[3] == 14 ? (size_t)33 << 20 : algo->data[1]};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -166,6 +228,7 @@ static cublasStatus_t fake_matmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, co
         abort();
     if (fake.picky && algo->data[0] != layout(lb).columns)
         return CUBLAS_STATUS_NOT_SUPPORTED;
+    fake.clock_ms += algo->data[2] == 1 ? -0.001 : 0.001 * (double)algo->data[2];
     l.algo = (long long)algo->data[0];
     l.m = (long long)layout(lb).columns;
     l.n = (long long)layout(la).columns;
@@ -193,6 +256,10 @@ static const CublasLtTable table = {
     .cublasLtMatrixLayoutInit_internal = fake_layout,
     .cublasLtMatmulPreferenceInit_internal = fake_preference,
     .cublasLtMatmulPreferenceSetAttribute = fake_prefer,
+    .cublasLtMatmulAlgoInit = fake_algo,
+    .cublasLtMatmulAlgoCheck = fake_check,
+    .cublasLtMatmulAlgoConfigSetAttribute = fake_set_attribute,
+    .cublasLtMatmulAlgoConfigGetAttribute = fake_get_attribute,
 };
 
 void fake_install_cublaslt(void)

@@ -183,6 +183,7 @@ static CUresult fake_DeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d
     *v = a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? fake.cc / 10
          : a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? fake.cc % 10
          : a == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT     ? 132
+         : a == CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE        ? 3201000
                                                              : 0;
     return CUDA_SUCCESS;
 }

@@ -52,6 +52,7 @@ typedef struct Fake {
     void (*execute)(const FakeLaunch *l); /* NULL: what is launched does nothing */
     bool late;           /* work waits until the host waits for it: what it reads may not change before */
     bool picky;          /* an algorithm of cuBLASLt serves the row count it was chosen for, no other */
+    double clock_ms;     /* what launches with measured algorithms of cuBLASLt took beyond those with the first */
     unsigned long asked; /* times the host asked whether work is done */
     int driver_calls_that_allocate;
     int from_host, to_host, on_device; /* copies that were enqueued */

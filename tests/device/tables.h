@@ -24,7 +24,7 @@ typedef struct Tables {
     FtxFacts facts;
     FtxPlan head;
     FtxKernel kernels[8];
-    int64_t consts[FTX_MM_CONSTS]; /* of the one matrix product */
+    int64_t consts[FTX_MM_CONSTS + 1 + 2 * FTX_MM_RECORD]; /* of the one matrix product */
     FtxProgram programs[8];
     FtxLaunch launches[MOST_LAUNCHES];
     FtxOperand operands[5 * MOST_LAUNCHES];

@@ -117,6 +117,86 @@ static void odd_rows_get_their_own_algorithm(void **state)
     close_bench(&b);
 }
 
+#define RECORD(from, to, id) from, to, id, 2, 1, 0, 4, 5, 6, 7, 8
+
+/* Measured algorithms run for the steps of 64 rows that end in their range; the library chooses the others. What it does not
+ * accept is ignored and counted. */
+static void measured_algorithms_are_taken(void **state)
+{
+    static const int64_t records[] = {RECORD(64, 64, 20), RECORD(128, 192, 21), RECORD(256, 256, 13)};
+    static const int64_t broken[] = {RECORD(64, 64, 14), /* too much memory */
+                                     64,
+                                     64,
+                                     22,
+                                     2,
+                                     2,
+                                     1,
+                                     4,
+                                     5,
+                                     6,
+                                     7,
+                                     8,                    /* sums over parts of K */
+                                     RECORD(512, 640, 23), /* no such rows */
+                                     RECORD(128, 128, 24),
+                                     RECORD(64, 256, 25)};
+    Bench b = open_bench();
+    LtShape s = plain;
+    LtMatmul *l;
+
+    (void)state;
+    s.measured = records, s.n_measured = 3, s.version = 130000;
+    l = opened(&b, &s);
+    assert_int_equal(algo_of(&b, l, 64), 1020);
+    assert_int_equal(algo_of(&b, l, 65), 1021);
+    assert_int_equal(algo_of(&b, l, 192), 1021);
+    assert_int_equal(algo_of(&b, l, 200), 200); /* id 13 is not supported */
+    assert_int_equal(lt_ignored(l), 1);
+    assert_int_equal(lt_measured(l), 3);
+    assert_false(lt_equal(l, &plain));
+    assert_true(lt_equal(l, &s));
+    lt_close(l);
+
+    s.measured = broken, s.n_measured = 5;
+    l = opened(&b, &s);
+    assert_int_equal(algo_of(&b, l, 1), 1025);
+    assert_int_equal(algo_of(&b, l, 128), 1024); /* the first record counts */
+    assert_int_equal(algo_of(&b, l, 200), 1025);
+    assert_int_equal(lt_ignored(l), 3);
+    lt_close(l);
+
+    s.version = 130001; /* of another library */
+    l = opened(&b, &s);
+    assert_int_equal(algo_of(&b, l, 1), 64);
+    assert_int_equal(lt_ignored(l), 5);
+    lt_close(l);
+    close_bench(&b);
+}
+
+/* The list has what the library supports, with its attributes, and each of it can be run. */
+static void algorithms_are_listed(void **state)
+{
+    static const int64_t attributes[FTX_MM_ATTRIBUTES] = {66, 2, 1, 0, 4, 5, 2, 7, 8};
+    Bench b = open_bench();
+    LtMatmul *l = opened(&b, &plain);
+    LtChoice list[8];
+    size_t n;
+
+    (void)state;
+    must(lt_list(l, 128, list, 2, &n, NULL), NULL);
+    assert_int_equal(n, 2);
+    must(lt_list(l, 128, list, 8, &n, NULL), NULL);
+    assert_int_equal(n, 3); /* the fourth is not supported */
+    assert_memory_equal(list[1].attribute, attributes, sizeof attributes);
+    fake.n_run = 0;
+    must(lt_try(l, &list[1], 100, &b.p, b.workspace, b.stream, NULL), NULL);
+    assert_int_equal(fake.run[0].algo, 128);
+    assert_int_equal(fake.run[0].m, 100);
+    fake.picky = true;
+    assert_int_equal(lt_try(l, &list[1], 100, &b.p, b.workspace, b.stream, NULL), FTX_EDEVICE);
+    lt_close(l);
+    close_bench(&b);
+}
+
 static void pointers_and_epilogues(void **state)
 {
     static const struct {
@@ -213,6 +293,8 @@ int main(void)
         cmocka_unit_test(rows_choose_the_algorithm),
         cmocka_unit_test(each_algorithm_is_warmed),
         cmocka_unit_test(odd_rows_get_their_own_algorithm),
+        cmocka_unit_test(measured_algorithms_are_taken),
+        cmocka_unit_test(algorithms_are_listed),
         cmocka_unit_test(pointers_and_epilogues),
         cmocka_unit_test(what_it_would_not_compute_is_refused),
         cmocka_unit_test(only_equal_products_are_equal),

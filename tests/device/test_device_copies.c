@@ -3,6 +3,8 @@
  * shows. */
 #include <sys/mman.h>
 
+#include "kernels/device/fill.h"
+#include "runtime/base/packed.h"
 #include "runtime/device/random.h"
 #include "world.h"
 
@@ -105,6 +107,47 @@ static void random_weights_are_drawn_there(void **state)
     w->t.weights[0].group = 16;
     assert_int_equal(device_cuda.open(&w->t.artifact, &w->t.plan, &o, &d, &err), FTX_EFORMAT);
     assert_non_null(strstr(err.text, "random weights"));
+    free(w);
+}
+
+static FtxCodesFill drawn_codes;
+
+static void note_codes(const FakeLaunch *l)
+{
+    if (strcmp(l->kernel, "sample__x") == 0)
+        drawn_codes = *(const FtxCodesFill *)(uintptr_t)l->param[1];
+}
+
+/* 40 rows of 64 codes are three tiles of 16 rows, each with the scales of two groups a row. */
+static void codes_are_drawn_there(void **state)
+{
+    const FtxOptions o = {.size = sizeof(FtxOptions), .threads = 1, .random_weights = 78};
+    const FtxWeight matrix = {.type = DT_INT4,
+                              .rank = 2,
+                              .dim = {40, 64},
+                              .kind = FTX_WEIGHT_MATRIX,
+                              .group = 32,
+                              .scales = PACKED_FP16_ZEROS,
+                              .offset = 256,
+                              .bytes = 3 * 640};
+    World *w = world();
+    Device *d;
+
+    (void)state;
+    drawn_codes = (FtxCodesFill){0};
+    fake.execute = note_codes;
+    w->t.weights[1] = matrix;
+    w->t.kernels[SAMPLE].family = STR_RANDOM_CODES;
+    must(device_cuda.open(&w->t.artifact, &w->t.plan, &o, &d, NULL), NULL);
+    assert_int_equal(drawn_codes.offset, 256);
+    assert_int_equal(drawn_codes.tiles, 3);
+    assert_int_equal(drawn_codes.codes, 16 * 64 / 2);
+    assert_int_equal(drawn_codes.groups, 2 * 16);
+    assert_int_equal(drawn_codes.scales, PACKED_FP16_ZEROS);
+    assert_int_equal(drawn_codes.zero, 8);
+    assert_int_equal(drawn_codes.key, random_key(78, 1));
+    assert_float_equal(drawn_codes.scale, random_scale(&matrix) / 8.0F, 0.0F);
+    device_cuda.close(d);
     free(w);
 }
 
@@ -304,6 +347,7 @@ int main(void)
         cmocka_unit_test_setup(weights_arrive, reset),
         cmocka_unit_test_setup(large_weights_arrive, reset),
         cmocka_unit_test_setup(random_weights_are_drawn_there, reset),
+        cmocka_unit_test_setup(codes_are_drawn_there, reset),
         cmocka_unit_test_setup(tables_are_not_drawn, reset),
         cmocka_unit_test_setup(copies_reach_their_places, reset),
         cmocka_unit_test_setup(the_ring_waits_for_its_copies, reset),

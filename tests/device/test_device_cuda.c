@@ -8,6 +8,7 @@
 static void probe_names_the_target(void **state)
 {
     uint32_t target;
+    char name[100];
     FtxError err;
 
     (void)state;
@@ -16,6 +17,9 @@ static void probe_names_the_target(void **state)
     fake.cc = 86;
     assert_int_equal(device_cuda_probe(0, &target, &err), FTX_OK);
     assert_int_equal(target, 860);
+    assert_int_equal(device_cuda_name(0, name, sizeof name, &err), FTX_OK);
+    assert_string_equal(name, "Fake GPU 0");
+    assert_int_equal(device_cuda_name(3, name, sizeof name, &err), FTX_ENODEVICE);
     assert_int_equal(device_cuda_probe(3, &target, &err), FTX_ENODEVICE);
     assert_string_equal(err.text, "no GPU 3: there is 1, counted from 0");
     assert_int_equal(device_cuda_probe(1, &target, &err), FTX_ENODEVICE);
@@ -403,9 +407,87 @@ static void nan_is_found(void **state)
     close_both(w, d, s);
 }
 
+/* `ftxc tune` gets the library's algorithms with the time of a launch each; one that fails has none. */
+static void algorithms_are_timed(void **state)
+{
+    World *w = world();
+    DeviceAlgorithm a[8];
+    Device *d;
+    Session *s;
+    FtxError err;
+    size_t n;
+
+    (void)state;
+    open_both(w, &one_thread, &d, &s);
+    must(device_cuda_algorithms(s, STEP_ANY, MATMUL, 128, a, 8, &n, &err), &err);
+    assert_int_equal(n, 3);
+    assert_true(fabs(a[0].us - 250) < 0.01 && fabs(a[1].us - 249) < 0.01 && fabs(a[2].us - 252) < 0.01);
+    assert_int_equal(a[1].attribute[1], 2);
+    assert_int_equal(last_runs(1)->m, 128);
+    assert_int_equal(last_runs(1)->n, N);
+    must(device_cuda_algorithms(s, STEP_ANY, MATMUL, 128, a, 1, &n, &err), &err);
+    assert_int_equal(n, 1);
+    for (unsigned long at = 1; at < 60; at++) { /* whichever call fails */
+        FtxStatus status;
+
+        fake.calls = 0;
+        fake.fail_at = at;
+        status = device_cuda_algorithms(s, STEP_ANY, MATMUL, 128, a, 8, &n, &err);
+        if (fake.calls < at)
+            break;
+        assert_true(status == FTX_EDEVICE || (n == 3 && (!a[0].us || !a[1].us || !a[2].us)));
+    }
+    fake.fail_at = 0;
+    assert_int_equal(device_cuda_algorithms(s, STEP_ANY, EMBED, 128, a, 8, &n, &err), FTX_EINVAL);
+    assert_string_equal(err.text, "the program has no matrix product of kernel 0");
+    assert_int_equal(device_cuda_algorithms(s, STEP_16, MATMUL, 16, a, 8, &n, &err), FTX_EINVAL);
+    assert_int_equal(device_cuda_algorithms(s, PROGRAMS, MATMUL, 16, a, 8, &n, &err), FTX_EINVAL);
+    close_both(w, d, s);
+}
+
+static char told[300];
+
+static void tell(void *user, int level, const char *text)
+{
+    (void)user;
+    assert_int_equal(level, 0);
+    snprintf(told, sizeof told, "%s", text);
+}
+
+/* A kernel's constants may hold algorithms that were measured. */
+static void measured_algorithms_come_with_the_kernel(void **state)
+{
+    static const int64_t measured[] = {130000, 64,  128, 20, 2, 1, 0, 4, 5, 6, 7, 8,
+                                       192,    192, 13,  2,  1, 0, 4, 5, 6, 7, 8};
+    FtxOptions o = one_thread;
+
+    (void)state;
+    o.log = tell;
+    for (int version = 130000; version <= 130001; version++) {
+        World *w = world();
+        Device *d;
+        Session *s;
+
+        memcpy(w->t.consts + FTX_MM_CONSTS, measured, sizeof measured);
+        w->t.consts[FTX_MM_CONSTS] = version;
+        w->t.kernels[MATMUL].n_consts = FTX_MM_CONSTS + sizeof measured / sizeof *measured;
+        open_both(w, &o, &d, &s);
+        must(device_cuda.run(s, STEP_ANY, 65, 1, 1, NULL), NULL);
+        assert_int_equal(last_runs(2)->algo, version == 130000 ? 1020 : 128);
+        assert_string_equal(told, version == 130000
+                                      ? "1 of 2 measured cuBLASLt algorithms are not for this version of the library: "
+                                        "it chooses itself"
+                                      : "2 of 2 measured cuBLASLt algorithms are not for this version of the library: "
+                                        "it chooses itself");
+        close_both(w, d, s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(algorithms_are_timed, reset),
+        cmocka_unit_test_setup(measured_algorithms_come_with_the_kernel, reset),
         cmocka_unit_test_setup(probe_names_the_target, reset),
         cmocka_unit_test_setup(code_must_be_for_the_gpu, reset),
         cmocka_unit_test_setup(buckets_run_as_graphs, reset),

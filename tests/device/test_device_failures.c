@@ -117,6 +117,8 @@ static void facts_may_fail(void **state)
 
     (void)state;
     assert_int_equal(device_cuda_facts(0, &f, &err), FTX_OK);
+    assert_int_equal(f.sms, 132);
+    assert_int_equal(f.memory_mhz, 3201);
     assert_int_equal(f.target, 901);
     assert_int_equal(fake_open_things(), 0);
     for (n = 1;; n++) {

@@ -190,7 +190,7 @@ static World *world(uint32_t target, DType type, FtxAct act, bool bias, bool res
     kernel(w, STORE, STR_STORE, flag, 3);
     kernel(w, LT, STR_MATMUL, 0, 5);
     w->t.kernels[LT].n_consts = FTX_MM_CONSTS;
-    memcpy(w->t.consts, (int64_t[FTX_MM_CONSTS]){0, N, K, type, type, type, act}, sizeof w->t.consts);
+    memcpy(w->t.consts, (int64_t[FTX_MM_CONSTS]){0, N, K, type, type, type, act}, FTX_MM_CONSTS * sizeof *w->t.consts);
     program(w, BUCKET, BUCKET_ROWS, LINEAR);
     program(w, BUCKET_LT, BUCKET_ROWS, LT);
     program(w, EXACT, 0, LT);

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "runtime/device/trace.h"
 #include "world.h"
 
 enum { EXCHANGE = 1024, AT_PEERS = 8192, AT_EXCHANGE = 8448, STATE_BYTES = 8448 + 256 + 3 * EXCHANGE };
@@ -240,6 +241,68 @@ static void each_call_may_fail(void **state)
     fake_reset();
 }
 
+/* Both GPUs run each step; times, the profile and the trace are those of rank 0. */
+static void rank_0_stands_for_both(void **state)
+{
+    const FtxOptions o = {.size = sizeof(FtxOptions), .threads = 2, .random_weights = 5};
+    const FtxHeader no_sections = {0};
+    const Memory from_malloc = {0};
+    World *w = world();
+    const FtxProfile *rows;
+    double us[3] = {-1.0, -1.0, -1.0};
+    uint32_t pages;
+    Device *d;
+    Session *s;
+    Trace *t;
+    size_t n;
+
+    (void)state;
+    fake.gpus = 2;
+    w->t.facts.ranks = 2;
+    w->t.artifact.header = &no_sections;
+    w->t.weights[2].kind = FTX_WEIGHT_GAIN;
+    w->t.head.exchange = EXCHANGE;
+    w->t.head.space_bytes[FTX_SPACE_STATE] = STATE_BYTES;
+    w->t.head.named[FTX_NAMED_peers] = AT_PEERS;
+    w->t.head.named_bytes[FTX_NAMED_peers] = sizeof(FtxPeers);
+    w->t.head.named[FTX_NAMED_exchange] = AT_EXCHANGE;
+    w->t.head.named_bytes[FTX_NAMED_exchange] = sizeof(FtxExchange) + 3 * EXCHANGE;
+    must(device_group_cuda.open(&w->t.artifact, &w->t.plan, &o, &d, NULL), NULL);
+    must(device_group_cuda.session_open(d, 0, &s, &pages, NULL), NULL);
+    memset(device_group_cuda.io(s), 0, 1024);
+
+    must(device_group_cuda.profile(s, true, &rows, &n, NULL), NULL);
+    must(device_group_cuda.upload(s, 1024, NULL), NULL);
+    must(device_group_cuda.run(s, STEP_16, 2, 1, 1, NULL), NULL);
+    must(device_group_cuda.wait(s, NULL), NULL);
+    must(device_group_cuda.profile(s, false, &rows, &n, NULL), NULL);
+    assert_int_equal(n, KERNELS);
+    assert_int_equal(rows[EMBED].launches, 1);
+
+    must(device_group_cuda.upload(s, 1024, NULL), NULL);
+    fake.n_run = 0;
+    must(device_group_cuda.time(s, STEP_16, 2, 1, 3, us, NULL), NULL);
+    assert_int_equal(fake.n_run, 2 * 3 * 3);
+    for (int i = 0; i < 3; i++)
+        assert_true(us[i] >= 0.0);
+    must(device_group_cuda.upload(s, 1024, NULL), NULL); /* the numbers of steps go on */
+    must(device_group_cuda.run(s, STEP_16, 2, 1, 1, NULL), NULL);
+    must(device_group_cuda.wait(s, NULL), NULL);
+
+    assert_int_equal(trace_open(&from_malloc, 1000, NULL, NULL, &t, NULL), FTX_OK);
+    must(device_group_cuda.trace(s, t, NULL), NULL);
+    must(device_group_cuda.upload(s, 1024, NULL), NULL);
+    must(device_group_cuda.run(s, STEP_16, 2, 1, 1, NULL), NULL);
+    must(device_group_cuda.wait(s, NULL), NULL);
+    must(device_group_cuda.trace(s, NULL, NULL), NULL);
+    assert_true(t->n > 0);
+    trace_close(t);
+    device_group_cuda.session_close(s);
+    device_group_cuda.close(d);
+    assert_int_equal(fake_open_things(), 0);
+    free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -250,6 +313,7 @@ int main(void)
         cmocka_unit_test_setup(a_wait_ends_with_the_others, reset),
         cmocka_unit_test_setup(the_last_wait_is_whole, reset),
         cmocka_unit_test_setup(each_call_may_fail, reset),
+        cmocka_unit_test_setup(rank_0_stands_for_both, reset),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

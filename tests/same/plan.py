@@ -1,6 +1,6 @@
 # plan.py - the plans of an artifact without their names, and the text of each kernel.
 #
-# Reads format 6 and later ones that kept the structs of runtime/artifact/ftx_format.h named below. Since format 8, KV
+# Reads format 6 and later ones that kept, up to 12, the structs of runtime/artifact/ftx_format.h named below. Since format 8, KV
 # pages have a space of their own; such plans are brought into the form of format 7 (`join_pages`), so that both can be
 # compared. The artifact was written with recorder.so in place of NVRTC, so the code of a kernel is its text.
 import struct
@@ -72,10 +72,15 @@ class Plan:
         self.exprs = tuple(x[0] for x in rows(EXPRS, '<q'))
         cubin = artifact.section(CUBIN, target)
         self.kernels = [Kernel(self, w, artifact, cubin) for w in rows(KERNELS, '<20I')]
-        head, operands, buffers = rows(PLAN, '<4I8QQ64Q')[0], rows(OPERANDS, '<IIQ4I'), rows(BUFFERS, '<6I2Q')
+        head = rows(PLAN, '<4I8QQ64Q' if artifact.format < 11 else '<4I8QQ64QQ' if artifact.format == 11 else '<6I8QQ64QQ')[0]
+        if artifact.format >= 12:  # names of the target and of the GPU
+            head = head[:3] + (0,) + head[6:]
+        exchange, head = head[77:] or (0,), head[:77]
+        operands, buffers = rows(OPERANDS, '<IIQ4I'), rows(BUFFERS, '<6I2Q')
         if artifact.format >= 8:
             head, operands, buffers = join_pages(head, operands, buffers, artifact.facts[9])
         self.parts = {
+            'exchange': exchange,
             'spaces and named blocks': head[:3] + head[4:],  # head[3]: the type of KV pages, until format 7
             'programs': rows(PROGRAMS, '<4I2Q'),
             'launches': [(kernel, first) for kernel, first, label, _ in rows(LAUNCHES, '<4I')],

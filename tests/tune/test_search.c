@@ -24,7 +24,9 @@ typedef struct World {
     double noise, drift; /* in percent: of a run; of each later run */
     bool fades;          /* nothing is gained in program 0 any more once entries were kept */
     uint64_t random;
-    int timed, stop_at; /* runs; 0: never */
+    int timed, stop_at;              /* runs; 0: never */
+    double used, budget, alone_cost; /* of the time: a run takes 1 */
+    int slow_from, slow_to;          /* runs that take twice as long: the clock has dropped */
     size_t points;
     int open, built, told, tried[MOST_CASES][CANDIDATES];
     size_t kept;
@@ -54,9 +56,10 @@ static bool build(void *user, const TuningEntry *entries, size_t n, void **varia
     for (size_t i = n; i-- > 0;) { /* the first of two counts */
         const int c = case_of(w, &entries[i]);
 
-        assert_true(c >= 0 && entries[i].use.n == 1);
-        assert_string_equal(entries[i].use.at[0].name, "A");
-        v->follows[c] = (int)entries[i].use.at[0].value;
+        assert_true(c >= 0 && entries[i].use.n + entries[i].algorithms.n == 1);
+        if (entries[i].use.n)
+            assert_string_equal(entries[i].use.at[0].name, "A");
+        v->follows[c] = entries[i].use.n ? (int)entries[i].use.at[0].value : (int)entries[i].algorithms.at[0];
     }
     for (int i = 0; i < MOST_CASES; i++)
         if (v->follows[i] >= 0) {
@@ -95,6 +98,10 @@ static bool time_program(void *user, void *variant, size_t at, size_t point, dou
     World *w = user;
     double percent = 100 + noise(w) + w->drift * w->timed++;
 
+    w->used++;
+    if (w->timed > w->slow_from && w->timed <= w->slow_to)
+        percent += 100;
+
     for (size_t i = 0; i < w->cases.n; i++)
         if (w->cases.at[i].at == at && v->follows[i] >= 0) {
             percent += w->fades && w->kept && at == 0 ? 0 : point ? v->at[i].second : v->at[i].place;
@@ -110,17 +117,19 @@ static bool time_alone(void *user, void *variant, size_t at, const char *entry, 
     World *w = user;
     const int c = entry[0] - '0', candidate = entry[1] == '-' ? -1 : entry[1] - '0';
 
+    w->used += w->alone_cost;
     assert_int_equal(w->cases.at[c].at, at);
     assert_int_equal(v->follows[c], candidate);
     *us = 5 + 0.05 * v->at[c].alone;
     return true;
 }
 
-static bool stop(void *user)
+static bool stop(void *user, double share)
 {
     const World *w = user;
 
-    return w->stop_at && w->timed >= w->stop_at;
+    assert_true(share > 0 && share <= 1);
+    return (w->stop_at && w->timed >= w->stop_at) || (w->budget > 0 && w->used >= share * w->budget);
 }
 
 static void say(void *user, const char *what, size_t done, size_t all)
@@ -339,13 +348,83 @@ static void contexts(void **state)
     TuneResult r;
 
     (void)state;
-    w.points = TUNE_POINTS;
+    w.points = 2;
     w.effect[0][1] = (Effect){.place = -5, .second = 1};
     w.effect[0][2] = (Effect){.place = -2, .second = 0};
     w.effect[0][3] = (Effect){.place = 0, .second = -3};
     r = search(&w);
     assert_int_equal(r.n, 1);
     check_entry(&r.entries[0], "first", "decode 1", 3);
+    arena_close(w.keep);
+}
+
+/* Rounds during which the clock changes are repeated: what seems faster by it is not taken. */
+static void clock_drops(void **state)
+{
+    World w = world(1);
+
+    (void)state;
+    for (int at = 24; at < 224; at += 3) { /* behind the runs that measure noise */
+        arena_close(w.keep);
+        w = world(1);
+        w.noise = 0.01;
+        w.effect[0][2].place = -2;
+        w.slow_from = at;
+        w.slow_to = at + 9;
+        const TuneResult r = search(&w);
+        if (r.n != 1 || r.entries[0].use.at[0].value != 2 || r.entries[0].untuned_us > 1010)
+            fail_msg("slow from %d: %zu entries, %g us untuned", at, r.n, r.n ? r.entries[0].untuned_us : 0);
+    }
+    arena_close(w.keep);
+
+    w = world(1); /* a clock that is never the same: each round has three tries, not more */
+    w.noise = 60;
+    assert_int_equal(search(&w).n, 0);
+    assert_true(w.timed > 400 && w.timed <= 24 + 3 * 4 * (4 * 6 + 2 * 10));
+    arena_close(w.keep);
+}
+
+/* Algorithms of a library are not timed alone, but in place as all others. */
+static void algorithms(void **state)
+{
+    static const int64_t word = 4;
+    World w = world(2);
+    TuneResult r;
+
+    (void)state;
+    w.cases.at[0].candidates.at[4] = (TuneCandidate){.algorithms = &word, .n_algorithms = 1};
+    w.effect[0][4] = (Effect){.place = -2, .alone = 50};
+    r = search(&w);
+    assert_int_equal(r.n, 1);
+    assert_int_equal(r.entries[0].use.n, 0);
+    assert_int_equal(r.entries[0].algorithms.n, 1);
+    assert_int_equal(r.entries[0].algorithms.at[0], 4);
+    arena_close(w.keep);
+}
+
+/* Where kernels alone would take all the time, the rest is for whole programs and for the last comparison. */
+static void in_time(void **state)
+{
+    World w = world(4);
+    TuneResult r;
+
+    (void)state;
+    w.budget = 1000;
+    w.alone_cost = 25;
+    w.effect[0][1].place = w.effect[3][0].place = -3;
+    r = search(&w);
+    assert_false(r.stopped);
+    assert_int_equal(r.n, 2);
+    assert_true(r.tuned_us[0] > 0 && r.tuned_us[1] > 0);
+    assert_int_equal(w.tried[0][5], 0); /* not timed alone */
+    arena_close(w.keep);
+
+    w = world(4);
+    w.budget = 200; /* not enough for whole programs: nothing is confirmed */
+    w.alone_cost = 25;
+    w.effect[0][1].place = -3;
+    r = search(&w);
+    assert_true(r.stopped);
     arena_close(w.keep);
 }
 
@@ -377,6 +456,7 @@ int main(void)
         cmocka_unit_test(equal),       cmocka_unit_test(faster),      cmocka_unit_test(drift),
         cmocka_unit_test(pruned),      cmocka_unit_test(unbuildable), cmocka_unit_test(confirmed),
         cmocka_unit_test(interrupted), cmocka_unit_test(contexts),    cmocka_unit_test(repeatable),
+        cmocka_unit_test(algorithms),  cmocka_unit_test(in_time),     cmocka_unit_test(clock_drops),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,6 +26,7 @@ struct LtMatmul {
     LtShape shape;
     cublasLtMatmulDescOpaque_t desc; /* without the bias's address */
     int64_t n_algos;
+    uint32_t ignored;
     size_t workspace;            /* bytes that the largest of them needs */
     cublasLtMatmulAlgo_t algo[]; /* [i]: for rows up to (i + 1) * ROWS_STEP */
 };
@@ -248,17 +249,133 @@ static cublasStatus_t find_algo(const LtMatmul *l, const cublasLtMatmulPreferenc
     return CUBLAS_STATUS_SUCCESS;
 }
 
+/* --- measured algorithms --------------------------------------------------------------------------- */
+
+/* The attributes are numbered from 0; the last two have 16 bits. */
+_Static_assert(CUBLASLT_ALGO_CONFIG_ID == 0 && CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID == FTX_MM_ATTRIBUTES - 1,
+               "a record has an algorithm's attributes in their order");
+
+static size_t attribute_bytes(int attribute)
+{
+    return attribute >= CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID ? sizeof(uint16_t) : sizeof(uint32_t);
+}
+
+static cublasStatus_t read_attributes(const CublasLtTable *lt, const cublasLtMatmulAlgo_t *algo, int64_t *attribute)
+{
+    cublasStatus_t r = CUBLAS_STATUS_SUCCESS;
+
+    for (int i = 0; i < FTX_MM_ATTRIBUTES && !r; i++) {
+        uint32_t value = 0; /* little-endian: also of 16 bits */
+        size_t written;
+
+        r = lt->cublasLtMatmulAlgoConfigGetAttribute(algo, (cublasLtMatmulAlgoConfigAttributes_t)i, &value,
+                                                     attribute_bytes(i), &written);
+        attribute[i] = value;
+    }
+    return r;
+}
+
+/* The algorithm with these attributes, if the library takes it for so many rows; sums over parts of K are not taken. */
+static cublasStatus_t make_algo(const LtMatmul *l, const int64_t *attribute, int64_t rows, cublasLtMatmulAlgo_t *algo,
+                                size_t *workspace)
+{
+    const cudaDataType_t x = cuda_type(l->shape.x), w = cuda_type(l->shape.w), y = cuda_type(l->shape.y);
+    cublasLtMatmulHeuristicResult_t found = {0};
+    cublasLtMatmulDescOpaque_t desc = l->desc;
+    Layouts o;
+    cublasStatus_t r = lay_out(l, rows, &o);
+
+    if (!r)
+        r = l->lt->cublasLtMatmulAlgoInit(l->handle, CUBLAS_COMPUTE_32F, CUDA_R_32F, w, x, y, y,
+                                          (int)attribute[CUBLASLT_ALGO_CONFIG_ID], algo);
+    for (int i = CUBLASLT_ALGO_CONFIG_ID + 1; i < FTX_MM_ATTRIBUTES && !r; i++) {
+        const uint32_t value = (uint32_t)attribute[i];
+
+        r = l->lt->cublasLtMatmulAlgoConfigSetAttribute(algo, (cublasLtMatmulAlgoConfigAttributes_t)i, &value,
+                                                        attribute_bytes(i));
+    }
+    if (!r)
+        r = l->lt->cublasLtMatmulAlgoCheck(l->handle, &desc, &o.a, &o.b, &o.d, &o.d, algo, &found);
+    if (!r && (found.state || found.workspaceSize > LT_WORKSPACE_MOST ||
+               attribute[CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME] != CUBLASLT_REDUCTION_SCHEME_NONE))
+        r = CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!r && found.workspaceSize > *workspace)
+        *workspace = found.workspaceSize;
+    return r;
+}
+
+/* Takes a record for the steps of 64 rows that end within its range; false: it is not one for this library. */
+static bool take_record(LtMatmul *l, const int64_t *record, bool *taken)
+{
+    bool used = false;
+
+    for (int64_t i = 0; i < l->n_algos; i++) {
+        const int64_t end = (i + 1) * ROWS_STEP, last = end < l->shape.rows ? end : l->shape.rows;
+
+        if (end < record[FTX_MM_FROM] || end > record[FTX_MM_TO] || taken[i])
+            continue;
+        taken[i] = make_algo(l, record + FTX_MM_ALGO, last, &l->algo[i], &l->workspace) == CUBLAS_STATUS_SUCCESS;
+        if (!taken[i])
+            return false;
+        used = true;
+    }
+    return used;
+}
+
 static FtxStatus choose(LtMatmul *l, FtxError *err)
 {
+    enum { MOST_STEPS = 4096 };
+    const bool same = l->shape.n_measured && (int64_t)l->lt->cublasLtGetVersion() == l->shape.version;
+    bool taken[MOST_STEPS] = {false};
     cublasLtMatmulPreferenceOpaque_t preference;
     cublasStatus_t r = prefer(l->lt, LT_WORKSPACE_MOST, &preference);
 
+    for (uint32_t i = 0; i < l->shape.n_measured; i++)
+        l->ignored +=
+            !same || l->n_algos > MOST_STEPS || !take_record(l, l->shape.measured + (size_t)i * FTX_MM_RECORD, taken);
     for (int64_t i = 0; i < l->n_algos && !r; i++) {
         const int64_t last = (i + 1) * ROWS_STEP;
 
-        r = find_algo(l, &preference, last < l->shape.rows ? last : l->shape.rows, &l->algo[i], &l->workspace);
+        if (i >= MOST_STEPS || !taken[i])
+            r = find_algo(l, &preference, last < l->shape.rows ? last : l->shape.rows, &l->algo[i], &l->workspace);
     }
     return check(l->lt, r, err, &l->shape, "cuBLASLt has no algorithm");
+}
+
+uint32_t lt_ignored(const LtMatmul *l)
+{
+    return l->ignored;
+}
+
+uint32_t lt_measured(const LtMatmul *l)
+{
+    return l->shape.n_measured;
+}
+
+FtxStatus lt_list(const LtMatmul *l, int64_t rows, LtChoice *out, size_t most, size_t *n, FtxError *err)
+{
+    enum { MOST = 16 };
+    cublasLtMatmulHeuristicResult_t found[MOST];
+    cublasLtMatmulPreferenceOpaque_t preference;
+    cublasLtMatmulDescOpaque_t desc = l->desc;
+    Layouts o;
+    int count = 0;
+    cublasStatus_t r = prefer(l->lt, l->workspace, &preference);
+
+    *n = 0;
+    if (!r)
+        r = lay_out(l, rows, &o);
+    if (!r)
+        r = l->lt->cublasLtMatmulAlgoGetHeuristic(l->handle, &desc, &o.a, &o.b, &o.d, &o.d, &preference,
+                                                  (int)(most < MOST ? most : MOST), found, &count);
+    for (int i = 0; i < count && !r; i++) {
+        if (found[i].state)
+            continue;
+        memcpy(out[*n].opaque, &found[i].algo, sizeof out->opaque);
+        r = read_attributes(l->lt, &found[i].algo, out[*n].attribute);
+        ++*n;
+    }
+    return check(l->lt, r, err, &l->shape, "cuBLASLt's list of algorithms");
 }
 
 FtxStatus lt_open(const Memory *m, void *handle, const LtShape *shape, LtMatmul **out, FtxError *err)
@@ -308,7 +425,7 @@ bool lt_equal(const LtMatmul *l, const LtShape *s)
     const LtShape *o = &l->shape;
 
     return o->rows == s->rows && o->n == s->n && o->k == s->k && o->x == s->x && o->w == s->w && o->y == s->y &&
-           o->act == s->act && o->bias == s->bias && o->residual == s->residual;
+           o->act == s->act && o->bias == s->bias && o->residual == s->residual && o->measured == s->measured;
 }
 
 /* --- running -------------------------------------------------------------------------------------- */
@@ -372,6 +489,19 @@ FtxStatus lt_run(const LtMatmul *l, int64_t rows, const LtPointers *p, CUdevicep
         return ftx_fail(err, FTX_EINVAL, "%lld rows in a matrix product planned for at most %lld", (long long)rows,
                         (long long)l->shape.rows);
     return run_with(l, &l->algo[(rows - 1) / ROWS_STEP], rows, p, workspace, stream, err);
+}
+
+FtxStatus lt_try(const LtMatmul *l, const LtChoice *c, int64_t rows, const LtPointers *p, CUdeviceptr workspace,
+                 CUstream stream, FtxError *err)
+{
+    cublasLtMatmulAlgo_t algo;
+    Layouts o;
+    cublasStatus_t r = lay_out(l, rows, &o);
+
+    memcpy(&algo, c->opaque, sizeof algo);
+    if (!r)
+        r = multiply(l, &algo, &o, p, workspace, stream);
+    return check(l->lt, r, err, &l->shape, "cuBLASLt");
 }
 
 FtxStatus lt_warm(const LtMatmul *l, const LtPointers *p, CUdeviceptr workspace, CUstream stream, FtxError *err)

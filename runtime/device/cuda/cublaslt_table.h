@@ -10,7 +10,8 @@
     F(cublasLtCreate) F(cublasLtDestroy) F(cublasLtGetVersion) F(cublasLtGetStatusString) F(cublasLtMatmul) \
     F(cublasLtMatmulAlgoGetHeuristic) F(cublasLtMatmulDescInit_internal) F(cublasLtMatmulDescSetAttribute) \
     F(cublasLtMatrixLayoutInit_internal) F(cublasLtMatmulPreferenceInit_internal) \
-    F(cublasLtMatmulPreferenceSetAttribute)
+    F(cublasLtMatmulPreferenceSetAttribute) F(cublasLtMatmulAlgoInit) F(cublasLtMatmulAlgoCheck) \
+    F(cublasLtMatmulAlgoConfigSetAttribute) F(cublasLtMatmulAlgoConfigGetAttribute)
 // clang-format on
 
 struct CublasLtTable {

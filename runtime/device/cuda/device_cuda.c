@@ -68,6 +68,18 @@ FtxStatus device_cuda_probe(int ordinal, uint32_t *target, FtxError *err)
     return s;
 }
 
+FtxStatus device_cuda_name(int ordinal, char *name, size_t bytes, FtxError *err)
+{
+    const CudaDriver *cu;
+    CUdevice device;
+    int cc;
+    FtxStatus s = cuda_driver(&cu, err);
+
+    if (!s)
+        s = find_device(cu, ordinal, &device, &cc, err);
+    return s ? s : cuda_check(cu, cu->cuDeviceGetName(name, (int)bytes, device), err, "GPU %d", ordinal);
+}
+
 FtxStatus device_cuda_facts(int ordinal, CudaFacts *f, FtxError *err)
 {
     const CudaDriver *cu;
@@ -83,6 +95,10 @@ FtxStatus device_cuda_facts(int ordinal, CudaFacts *f, FtxError *err)
     f->target = target_of(cc);
     cu->cuDriverGetVersion(&f->driver);
     cu->cuDeviceGetCount(&f->gpus);
+    f->sms = f->memory_mhz = 0;
+    cu->cuDeviceGetAttribute(&f->sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+    cu->cuDeviceGetAttribute(&f->memory_mhz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, device); /* kHz */
+    f->memory_mhz /= 1000;
     s = cuda_check(cu, cu->cuDeviceGetName(f->name, sizeof f->name, device), err, "GPU %d", ordinal);
     if (!s)
         s = cuda_check(cu, cu->cuDevicePrimaryCtxRetain(&context, device), err, "a context on GPU %d", ordinal);
@@ -270,6 +286,9 @@ static FtxStatus open_matmul(Device *d, const FtxProgram *p, uint32_t launch, Ft
         .act = (FtxAct)c[FTX_MM_ACT],
         .bias = o[2].space != FTX_SPACE_NULL,
         .residual = o[3].space != FTX_SPACE_NULL,
+        .measured = k->n_consts > FTX_MM_CONSTS ? c + FTX_MM_CONSTS + 1 : NULL,
+        .n_measured = k->n_consts > FTX_MM_CONSTS ? (k->n_consts - FTX_MM_CONSTS) / FTX_MM_RECORD : 0,
+        .version = k->n_consts > FTX_MM_CONSTS ? c[FTX_MM_CONSTS] : 0,
     };
     for (int i = 0; i < 5; i++)
         if (o[i].offset % 16)
@@ -368,6 +387,28 @@ static FtxStatus fill_device(Device *d, uint64_t seed, FtxError *err)
     return s;
 }
 
+/* A line for the log about measured algorithms that are not for this library. */
+static void tell_ignored(const Device *d, const FtxOptions *o)
+{
+    uint32_t ignored = 0, all = 0;
+    char text[200];
+
+    for (uint32_t i = 0; i < d->plan->n_launches; i++) {
+        bool seen = !d->matmul[i];
+
+        for (uint32_t j = 0; j < i && !seen; j++)
+            seen = d->matmul[j] == d->matmul[i];
+        ignored += seen ? 0 : lt_ignored(d->matmul[i]);
+        all += seen ? 0 : lt_measured(d->matmul[i]);
+    }
+    if (!ignored || !o || !o->log)
+        return;
+    snprintf(text, sizeof text,
+             "%u of %u measured cuBLASLt algorithms are not for this version of the library: it chooses itself",
+             ignored, all);
+    o->log(o->log_user, 0, text);
+}
+
 static FtxStatus cuda_open(const Artifact *a, const ArtifactPlan *plan, const FtxOptions *o, Device **out,
                            FtxError *err)
 {
@@ -401,6 +442,7 @@ static FtxStatus cuda_open(const Artifact *a, const ArtifactPlan *plan, const Ft
         cuda_close(d);
         return s;
     }
+    tell_ignored(d, o);
     *out = d;
     return FTX_OK;
 }
@@ -453,6 +495,12 @@ FtxStatus device_cuda_probe(int ordinal, uint32_t *target, FtxError *err)
     return no_cuda(err);
 }
 
+FtxStatus device_cuda_name(int ordinal, char *name, size_t bytes, FtxError *err)
+{
+    (void)ordinal, (void)name, (void)bytes;
+    return no_cuda(err);
+}
+
 FtxStatus device_cuda_facts(int ordinal, CudaFacts *f, FtxError *err)
 {
     (void)ordinal, (void)f;
@@ -467,6 +515,14 @@ FtxStatus device_cuda_blas(size_t *version, FtxError *err)
 
 FtxStatus device_cuda_cupti(FtxError *err)
 {
+    return no_cuda(err);
+}
+
+FtxStatus device_cuda_algorithms(Session *s, uint32_t program, uint32_t kernel, int64_t rows, DeviceAlgorithm *out,
+                                 size_t most, size_t *n, FtxError *err)
+{
+    (void)s, (void)program, (void)kernel, (void)rows, (void)out, (void)most;
+    *n = 0;
     return no_cuda(err);
 }
 

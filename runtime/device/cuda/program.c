@@ -14,6 +14,7 @@
 
 #ifdef FTX_HAVE_CUDA
 #include <stdio.h>
+#include <string.h>
 
 #include "../../base/expr.h"
 
@@ -382,6 +383,91 @@ FtxStatus cuda_program_time(Session *s, uint32_t program, int T, int S, int repe
         status = time_some(s, program, T, S, n, times + done, err);
     }
     s->profiling = profiling;
+    cuda_leave(s->device);
+    return status;
+}
+
+/* --- algorithms of cuBLASLt ------------------------------------------------------------------------- */
+
+/* Enqueues at most `most` launches of a kernel with one algorithm; *n: how many there are. */
+static FtxStatus try_launches(Session *s, const FtxProgram *p, uint32_t kernel, const LtChoice *c, int64_t rows,
+                              size_t most, size_t *n, FtxError *err)
+{
+    const ArtifactPlan *plan = s->device->plan;
+    FtxStatus status = FTX_OK;
+
+    *n = 0;
+    for (uint32_t i = p->first_launch; i < p->first_launch + p->n_launches && *n < most && !status; i++) {
+        if (plan->launches[i].kernel != kernel)
+            continue;
+        const LtPointers at = pointers_of(s, &plan->launches[i]);
+
+        status = lt_try(s->device->matmul[i], c, rows, &at, s->workspace, s->stream, err);
+        ++*n;
+    }
+    return status;
+}
+
+/* The time of a launch, the less of two series, after one launch that loads the algorithm. */
+static FtxStatus time_choice(Session *s, const FtxProgram *p, uint32_t kernel, const LtChoice *c, int64_t rows,
+                             double *us, FtxError *err)
+{
+    enum { SERIES = 2, FEW_ROWS = 512, MANY = 16, FEW = 4 };
+    size_t n;
+    FtxStatus status = FTX_OK;
+
+    *us = 0;
+    if (try_launches(s, p, kernel, c, rows, 1, &n, NULL))
+        return wait_for(s, 1, "an algorithm of cuBLASLt", "one launch", err); /* it does not serve so many rows */
+    for (int i = 0; i < SERIES && !status; i++) {
+        double all = 0;
+
+        status = record(s, 0, err);
+        if (!status)
+            status = try_launches(s, p, kernel, c, rows, rows <= FEW_ROWS ? MANY : FEW, &n, err);
+        if (!status)
+            status = record(s, 1, err);
+        if (!status)
+            status = wait_for(s, 1, "an algorithm of cuBLASLt", "all launches", err);
+        if (!status)
+            status = elapsed_us(s, 0, 1, &all, err);
+        *us = i == 0 || all / (double)n < *us ? all / (double)n : *us;
+    }
+    return status;
+}
+
+static FtxStatus time_choices(Session *s, const FtxProgram *p, uint32_t kernel, int64_t rows, DeviceAlgorithm *out,
+                              size_t most, size_t *n, FtxError *err)
+{
+    enum { MOST = 8 };
+    LtChoice choice[MOST];
+    uint32_t launch = p->first_launch;
+    FtxStatus status = need_events(s, 2, err);
+
+    while (launch < p->first_launch + p->n_launches && s->device->plan->launches[launch].kernel != kernel)
+        launch++;
+    if (launch == p->first_launch + p->n_launches || !s->device->matmul[launch])
+        return ftx_fail(err, FTX_EINVAL, "the program has no matrix product of kernel %u", kernel);
+    if (!status)
+        status = lt_list(s->device->matmul[launch], rows, choice, most < MOST ? most : MOST, n, err);
+    for (size_t i = 0; i < *n && !status; i++) {
+        memcpy(out[i].attribute, choice[i].attribute, sizeof out->attribute);
+        status = time_choice(s, p, kernel, &choice[i], rows, &out[i].us, err);
+    }
+    return status;
+}
+
+FtxStatus device_cuda_algorithms(Session *s, uint32_t program, uint32_t kernel, int64_t rows, DeviceAlgorithm *out,
+                                 size_t most, size_t *n, FtxError *err)
+{
+    FtxStatus status = check_run(s, program, 1, 1, err);
+
+    *n = 0;
+    if (!status)
+        status = cuda_enter(s->device, err);
+    if (status)
+        return status;
+    status = time_choices(s, &s->device->plan->programs[program], kernel, rows, out, most, n, err);
     cuda_leave(s->device);
     return status;
 }
