@@ -119,7 +119,8 @@ typedef struct FtxOptions {
     /* 1: an engine keeps the keys and values of requests that have ended until it needs their memory. A prompt that
      * begins with the same tokens (a system prompt, the earlier turns of a conversation) takes them over page by page
      * and computes the rest. Decoders only. On the CPU texts do not depend on it. On a GPU the last bits of logits can,
-     * because the rest of a prompt may run in another kernel than the whole. */
+     * because the rest of a prompt may run in another kernel than the whole; not if the artifact was compiled with
+     * precision.sums = "fixed": then pages of generated tokens are not kept. */
     size_t prefix_cache;
 
     /* 1: a request takes KV pages as it writes, not all that its max_new could need when it begins. So more requests run
@@ -189,12 +190,18 @@ typedef struct FtxModelInfo {
     size_t has_chat;         /* 1: there are chat templates: ftx_chat. No bool: a struct ends without padding */
     const int32_t *end_ids;  /* [end_ids_count]: tokens that end a text */
     size_t end_ids_count;
+    const char *plan; /* which code of the artifact runs: "cpu", "sm_90a", "h200" (tuned for that GPU) */
 } FtxModelInfo;
 
 /* Maps an artifact, chooses a device and loads weights and code. options may be NULL for all defaults; the allocator's
  * and log's `user` must stay valid until the model is closed. On failure *model is NULL. FTX_EIO, FTX_EFORMAT and
  * FTX_EVERSION are about the file; FTX_ENODEVICE: no device here can run it; FTX_ENOMEM, FTX_EDEVICE: no memory. */
 FtxStatus ftx_model_open(const char *path, const FtxOptions *options, FtxModel **model, FtxError *err);
+
+/* Ranks of a model in several processes (FTX_MASTER, docs/parallel.md): each calls this before ftx_model_open. *rank is the
+ * number of the process. In rank 0, and where FTX_MASTER is not set, it is 0, and the call returns at once. In another rank
+ * the call runs that rank's part of the model until rank 0 closes it, or a rank fails; the process opens no model itself. */
+FtxStatus ftx_rank_run(const char *path, const FtxOptions *options, int *rank, FtxError *err);
 
 /* Writes info->size bytes of *info. FTX_EINVAL: that size is wrong. Programs call ftx_model_info. */
 FtxStatus ftx_model_describe(const FtxModel *model, FtxModelInfo *info);
@@ -534,7 +541,8 @@ FtxStatus ftx_engine_score_logits(FtxEngine *engine, const int32_t *ids, size_t 
  *
  * Each text is given as text, as token ids or as hidden states. All arrays are the caller's. Ids and vectors stand
  * packed, one text after another, or in rows of `stride` tokens, of which the first lengths[i] count; the rest of a
- * row is not read, and is zero in `hidden`. The vectors of a text do not depend on the texts beside it. */
+ * row is not read, and is zero in `hidden`. The vectors of a text do not depend on the texts beside it
+ * (on a GPU but in their last bits, if precision.sums is "free"). */
 typedef struct FtxEncode {
     size_t size;              /* FTX_ENCODE_INIT */
     size_t count;             /* texts */

@@ -93,6 +93,16 @@ template <int RANKS> struct Exchange {
             store_peer(from + r * share, uint4_{0, 0, 0, 0});
         }
     }
+    // Vector v of one other rank.
+    DEVICE uint4_ receive_from(i64 v, int r)
+    {
+        char *from = (char *)own + at + r * share + v * 16;
+        uint4_ word = load_peer(from);
+        if (!has_arrived(word))
+            word = wait(from, r);
+        store_peer(from, uint4_{0, 0, 0, 0});
+        return word;
+    }
 
 private:
     // Polls for a vector of rank r.

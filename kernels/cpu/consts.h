@@ -100,6 +100,17 @@ enum {
 };
 
 enum {
+    ATTEND_TEXTS_H,
+    ATTEND_TEXTS_G,
+    ATTEND_TEXTS_E,
+    ATTEND_TEXTS_SCALE, /* cpu_number */
+    ATTEND_TEXTS_WINDOW,
+    ATTEND_TEXTS_SOFTCAP, /* cpu_number */
+    ATTEND_TEXTS_CAUSAL,
+    ATTEND_TEXTS_SPAN,
+};
+
+enum {
     ATTEND_H,
     ATTEND_G,
     ATTEND_E,
@@ -146,6 +157,14 @@ enum {
     EMBED_ST,
     EMBED_BY, /* cpu_number */
     EMBED_SCALED,
+};
+
+enum {
+    EMBED_PART_P,
+    EMBED_PART_D,
+    EMBED_PART_WT,
+    EMBED_PART_CONTEXT,
+    EMBED_PART_ENCODE,
 };
 
 enum {
@@ -337,6 +356,15 @@ enum {
     ALL_GATHER_C,
     ALL_GATHER_COLUMNS,
     ALL_GATHER_ROWS_S,
+};
+
+enum {
+    GATHER_LOGITS_C,
+    GATHER_LOGITS_COLUMNS,
+    GATHER_LOGITS_CONTEXT,
+    GATHER_LOGITS_ENDS,
+    GATHER_LOGITS_BIAS,
+    GATHER_LOGITS_WORDS,
 };
 
 enum {

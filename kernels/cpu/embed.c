@@ -4,6 +4,8 @@
  *   y[t,:] = by * w[id,:] (+ p[pos + offset,:]) (+ s[type,:])
  *   w [V,D], p [P,D], s [types,D] of any storage type, y [T,D] fp32
  *
+ * embed_part: of several ranks each has the P rows from id rank * P on, and zeros for other ids.
+ *
  * Ids, positions and types come from the host, which has checked them. */
 //@ kernel  embed
 //@ rank    90
@@ -16,6 +18,13 @@
 //@ match   y = add(add(embed(ids(), w), types(s)), positions(p)) | OFFSET=positions.offset PT=type(p) ST=type(s)
 //@ match   y = add(add(embed(ids(), w), positions(p)), types(s)) | OFFSET=positions.offset PT=type(p) ST=type(s)
 //@ consts  D: D  WT: type(w)  CONTEXT: CONTEXT  ENCODE: ENCODE
+//@ moves   T * D * (4 + sizeof(w))
+
+//@ kernel  embed_part
+//@ rank    95
+//@ args    w[P,D] $token $history $peers -> y
+//@ match   y = embed_part(ids(), w)
+//@ consts  P: P  D: D  WT: type(w)  CONTEXT: CONTEXT  ENCODE: ENCODE
 //@ moves   T * D * (4 + sizeof(w))
 #ifndef LEVEL
 #define BODY "embed.c"
@@ -58,6 +67,37 @@ void AT(embed)(const CpuCall *c)
                 v += AT(embed_load)(kind, st, i, D - i);
             if (place)
                 v += AT(embed_load)(place, pt, i, D - i);
+            if (i + LANES <= D)
+                vstore(y + t * D + i, v);
+            else
+                vstore_n(y + t * D + i, v, D - i);
+        }
+    }
+}
+
+void AT(embed_part)(const CpuCall *c)
+{
+    const char *w = c->arg[0];
+    const FtxToken *token = c->arg[1];
+    int32_t *history = c->arg[2];
+    const FtxPeers *peers = c->arg[3];
+    float *y = c->arg[4];
+    const int64_t P = c->k[EMBED_PART_P], D = c->k[EMBED_PART_D], wt = c->k[EMBED_PART_WT];
+    int64_t first, last;
+
+    cpu_share(c, c->T, &first, &last);
+    for (int64_t t = first; t < last; t++) {
+        const int64_t row = token[t].id - peers->rank * P;
+
+        if (!c->k[EMBED_PART_ENCODE])
+            history[token[t].slot * c->k[EMBED_PART_CONTEXT] + token[t].pos] = token[t].id;
+        if (row < 0 || row >= P) {
+            memset(y + t * D, 0, (size_t)D * sizeof *y);
+            continue;
+        }
+        for (int64_t i = 0; i < D; i += LANES) {
+            const Vf v = AT(embed_load)(w + row * D * cpu_type_bytes(wt), wt, i, D - i);
+
             if (i + LANES <= D)
                 vstore(y + t * D + i, v);
             else

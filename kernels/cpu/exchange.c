@@ -29,85 +29,25 @@
 //@ consts  WIDTH: WIDTH  OF: rank_slice.of  ROWS_S: rows(y)
 //@ moves   8 * T * WIDTH
 #ifndef LEVEL
-#include <sched.h>
-#include <time.h>
 #define BODY "exchange.c"
 #include "each.h"
 #else
 
-#ifndef EXCHANGE_ONCE
-#define EXCHANGE_ONCE
-enum { EXCHANGE_SPINS = 2000 };
+#include "exchange.h"
 
-static inline FtxExchange *exchange_of(const FtxPeers *p, int rank)
-{
-    return (FtxExchange *)(uintptr_t)p->exchange[rank]; /* NOLINT(performance-no-int-to-ptr): addresses are 64 bits */
-}
-
-/* Where a rank has its part of exchange n, as this rank reaches it. */
-static inline float *exchange_part(const CpuCall *c, unsigned n, int rank)
-{
-    const FtxPeers *p = c->arg[1];
-    char *buffers = rank == p->rank ? c->arg[2] : exchange_of(p, rank);
-
-    buffers += sizeof(FtxExchange) + n % FTX_EXCHANGES * p->bytes;
-    return (float *)(void *)(buffers + (uint64_t)rank * (p->bytes / (uint64_t)p->ranks));
-}
-
-static inline int64_t exchange_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-/* Waits until a rank has brought its part of exchange n. */
-static inline bool exchange_wait(const FtxPeers *p, FtxExchange *own, unsigned n, int rank)
-{
-    const unsigned *count = &exchange_of(p, rank)->count;
-    int64_t until = 0;
-
-    for (int spins = 0; (int)(__atomic_load_n(count, __ATOMIC_ACQUIRE) - n) <= 0; spins++) {
-        if (__atomic_load_n(&own->stop, __ATOMIC_RELAXED))
-            return false;
-        if (spins < EXCHANGE_SPINS)
-            continue;
-        sched_yield();
-        if (!until)
-            until = exchange_now() + p->timeout_ms;
-        if (exchange_now() > until) {
-            own->failed = (unsigned)rank + 1;
-            __atomic_store_n(&own->stop, 1, __ATOMIC_RELAXED);
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Brings this share's part of x, `all` elements. True: the caller has the last share, and the parts of all ranks are there;
- * *n: the number of the exchange. */
-static inline bool exchange_bring(const CpuCall *c, const float *x, int64_t all, unsigned *n)
+/* Brings this share's part of x, `all` elements, as exchange_end says. */
+ALWAYS_INLINE bool AT(exchange_bring)(const CpuCall *c, const float *x, int64_t all, unsigned *n)
 {
     const FtxPeers *p = c->arg[1];
     FtxExchange *own = c->arg[2];
     int64_t first, last;
 
-    *n = __atomic_load_n(&own->count, __ATOMIC_RELAXED);
-    if (__atomic_load_n(&own->stop, __ATOMIC_RELAXED))
+    if (!exchange_begin(own, n))
         return false;
     cpu_share(c, all, &first, &last);
-    memcpy(exchange_part(c, *n, p->rank) + first, x + first, (size_t)(last - first) * sizeof *x);
-    if (__atomic_add_fetch(&own->arrived, 1, __ATOMIC_ACQ_REL) < (unsigned)c->threads)
-        return false;
-    __atomic_store_n(&own->arrived, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&own->count, *n + 1, __ATOMIC_RELEASE);
-    for (int r = 0; r < p->ranks; r++)
-        if (r != p->rank && !exchange_wait(p, own, *n, r))
-            return false;
-    return true;
+    memcpy(exchange_part(p, own, *n, p->rank) + first, x + first, (size_t)(last - first) * sizeof *x);
+    return exchange_end(c, p, own, *n, (size_t)all * sizeof *x);
 }
-#endif
 
 void AT(all_reduce)(const CpuCall *c)
 {
@@ -116,11 +56,11 @@ void AT(all_reduce)(const CpuCall *c)
     float *y = c->arg[3];
     unsigned n;
 
-    if (!exchange_bring(c, c->arg[0], all, &n))
+    if (!AT(exchange_bring)(c, c->arg[0], all, &n))
         return;
-    memcpy(y, exchange_part(c, n, 0), (size_t)all * sizeof *y);
+    memcpy(y, exchange_part(p, c->arg[2], n, 0), (size_t)all * sizeof *y);
     for (int r = 1; r < p->ranks; r++) {
-        const float *x = exchange_part(c, n, r);
+        const float *x = exchange_part(p, c->arg[2], n, r);
 
         for (int64_t i = 0; i < all; i++)
             y[i] += x[i];
@@ -135,11 +75,11 @@ void AT(all_gather)(const CpuCall *c)
     float *y = c->arg[3];
     unsigned n;
 
-    if (!exchange_bring(c, c->arg[0], rows * C, &n))
+    if (!AT(exchange_bring)(c, c->arg[0], rows * C, &n))
         return;
     for (int r = 0; r < p->ranks && r * C < columns; r++)
         for (int64_t m = 0; m < rows; m++)
-            memcpy(y + m * columns + r * C, exchange_part(c, n, r) + m * C,
+            memcpy(y + m * columns + r * C, exchange_part(p, c->arg[2], n, r) + m * C,
                    (size_t)(columns - r * C < C ? columns - r * C : C) * sizeof *y);
 }
 

@@ -138,6 +138,7 @@ class FtxModelInfo(Structure):
         ("has_chat", c_size_t),
         ("end_ids", POINTER(c_int32)),
         ("end_ids_count", c_size_t),
+        ("plan", POINTER(c_char)),
     ]
 
 
@@ -330,6 +331,7 @@ FUNCTIONS = {  # name: (result, [arguments])
     "ftx_version": (POINTER(c_char), []),
     "ftx_version_number": (c_int, []),
     "ftx_model_open": (c_int, [POINTER(c_char), POINTER(FtxOptions), POINTER(c_void_p), POINTER(FtxError)]),
+    "ftx_rank_run": (c_int, [POINTER(c_char), POINTER(FtxOptions), POINTER(c_int), POINTER(FtxError)]),
     "ftx_model_describe": (c_int, [c_void_p, POINTER(FtxModelInfo)]),
     "ftx_model_label": (POINTER(c_char), [c_void_p, c_int, POINTER(c_size_t)]),
     "ftx_model_close": (None, [c_void_p]),

@@ -15,6 +15,8 @@ typedef struct Trace Trace; /* trace.h */
 
 enum { FTX_CHAIN = 5 }; /* decode runs that a GPU takes as one graph */
 
+typedef struct Links Links; /* group/link.h */
+
 typedef struct DeviceApi {
     const char *name; /* "cpu", "cuda" */
 
@@ -30,6 +32,8 @@ typedef struct DeviceApi {
     /* Several ranks (group/): the session is number `rank` of all the sessions, which are of this api, and gets the
      * addresses of their $exchange. After all are open, before the first run. NULL: the device has no ranks. */
     FtxStatus (*join)(Session *s, int rank, int ranks, Session *const *all, FtxError *err);
+    /* The same where the other ranks are in other processes (group/link.h). NULL: they cannot be. */
+    FtxStatus (*join_links)(Session *s, Links *l, FtxError *err);
     /* Ends the session's waits for other ranks, now and later: its runs fail. From any thread. */
     void (*stop)(Session *s);
     /* What has gone wrong between ranks so far, without waiting: asked before a result is taken from OUT while programs run.
@@ -85,8 +89,17 @@ extern const DeviceApi device_cuda; /* without a GPU: opens with FTX_ENODEVICE a
 /* Artifacts for several ranks (group/group.c), on the CPU and on GPUs. */
 extern const DeviceApi device_group_cpu, device_group_cuda;
 
+/* Ranks that are processes (group/link.c, group/remote.c). FTX_MASTER is set: rank and number of ranks of FTX_RANK and
+ * FTX_RANKS, or of the variables of Slurm, Open MPI or PMI. Else *ranks is 0. */
+FtxStatus link_read(int *rank, int *ranks, FtxError *err);
+/* In a rank above 0: makes rank 0's calls on a device of `inner` until it closes its model. */
+FtxStatus remote_run(const DeviceApi *inner, const Artifact *a, const ArtifactPlan *plan, const FtxOptions *o, int rank,
+                     int ranks, FtxError *err);
+
 /* CUDA: whether there is a driver and a device, and the device's target number (901 for an H200). */
 FtxStatus device_cuda_probe(int ordinal, uint32_t *target, FtxError *err);
+/* CUDA: the name of a GPU that the probe found: "NVIDIA H200". */
+FtxStatus device_cuda_name(int ordinal, char *name, size_t bytes, FtxError *err);
 
 /* CUDA: what `ftxc doctor` prints of a GPU. A context is opened on it, which shows that it can be used. */
 typedef struct CudaFacts {
@@ -94,9 +107,20 @@ typedef struct CudaFacts {
     uint32_t target;            /* as device_cuda_probe */
     int driver;                 /* the CUDA version that the driver is for: 13000 is 13.0 */
     int gpus;                   /* how many the driver sees */
+    int sms, memory_mhz;        /* multiprocessors; the clock of its memory */
     size_t memory, memory_free; /* bytes */
 } CudaFacts;
 FtxStatus device_cuda_facts(int ordinal, CudaFacts *facts, FtxError *err);
+
+/* CUDA, for `ftxc tune`: cuBLASLt's algorithms for a matrix product of so many rows, its first choice first, and the time of
+ * one launch with each: the launches of the kernel in a program follow one another, each with the weights of its layer. 0: it
+ * does not run. Overwrites activations. */
+typedef struct DeviceAlgorithm {
+    int64_t attribute[FTX_MM_ATTRIBUTES];
+    double us;
+} DeviceAlgorithm;
+FtxStatus device_cuda_algorithms(Session *s, uint32_t program, uint32_t kernel, int64_t rows, DeviceAlgorithm *out,
+                                 size_t most, size_t *n, FtxError *err);
 
 /* The version of cuBLASLt: 130002 is 13.0.2. */
 FtxStatus device_cuda_blas(size_t *version, FtxError *err);

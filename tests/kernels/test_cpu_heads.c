@@ -104,6 +104,38 @@ static void *as_codes(const Shape *x, float *numbers)
     return codes;
 }
 
+/* The same by attend_texts, whose operands are arg; a text alone has the bits that it has among others. */
+static void check_texts(const Shape *x, const Step *s, void *const arg[7], const float *want)
+{
+    const int64_t consts[] = {[ATTEND_TEXTS_H] = x->H,           [ATTEND_TEXTS_G] = x->G,
+                              [ATTEND_TEXTS_E] = x->E,           [ATTEND_TEXTS_SCALE] = number_bits(0.3),
+                              [ATTEND_TEXTS_WINDOW] = x->window, [ATTEND_TEXTS_SOFTCAP] = number_bits(x->softcap),
+                              [ATTEND_TEXTS_CAUSAL] = x->causal, [ATTEND_TEXTS_SPAN] = x->span};
+    const size_t values = (size_t)(s->T * x->H * x->E);
+    float *y = arg[6], *again = malloc(values * 4);
+
+    for (int level = 0; level < LEVELS; level++) {
+        memset(y, -1, values * 4);
+        call(kernel_at("attend_texts", level), arg, consts, s->T, ROWS, 1);
+        assert_close(y, want, values, 4e-6, "attend_texts");
+        memcpy(again, y, values * 4);
+        memset(y, -1, values * 4);
+        call(kernel_at("attend_texts", level), arg, consts, s->T, ROWS, 5);
+        assert_memory_equal(y, again, values * 4);
+        for (int r = 0; r < ROWS; r++) {
+            void *const one[] = {arg[0], arg[1], arg[2], arg[3], arg[4], (void *)&s->rows[r], y};
+
+            memset(y, -1, values * 4);
+            call(kernel_at("attend_texts", level), one, consts, s->T, 1, 2);
+
+            const size_t from = (size_t)(s->rows[r].q_start * x->H * x->E);
+
+            assert_memory_equal(y + from, again + from, (size_t)(s->rows[r].q_len * x->H * x->E) * 4);
+        }
+    }
+    free(again);
+}
+
 static void check_attend(const Shape *x, const Step *s)
 {
     const size_t values = (size_t)(s->T * x->H * x->E);
@@ -173,6 +205,8 @@ static void check_attend(const Shape *x, const Step *s)
         call(kernel_at("attend", level), arg, consts, s->T, ROWS, 5);
         assert_memory_equal(y, again, values * 4);
     }
+    if (x->place == 1 && !x->sinks && !x->chunk && !x->rounded)
+        check_texts(x, s, (void *const[]){q, k, v, bias, slopes, (void *)s->rows, y}, want);
     free(q), free(y), free(want), free(again), free(k), free(v), free(bias), free(slopes), free(sinks);
     free(codes_k), free(codes_v);
 }
@@ -193,6 +227,11 @@ static void attends(void **state)
         {4, 2, 20, 1, 0, 0, 7, false, false, false, 0, DT_FP32, 0, false},
         {2, 1, 64, 1, 0, 5, 0, false, true, false, 9, DT_FP32, 0, false},
         {3, 3, 32, 1, 1, 0, 0, true, false, false, 0, DT_FP32, 0, false},
+        {2, 1, 64, 1, 0, 5, 31, true, false, false, 2, DT_FP32, 0, false},
+        {2, 2, 16, 1, 0, 20, 125, false, false, false, 0, DT_FP32, 0, false},
+        {2, 1, 256, 1, 0, 40, 0, false, false, false, 9, DT_FP32, 0, false},
+        {3, 1, 24, 1, 1, 1, 3, true, false, false, 0, DT_FP32, 0, false},
+        {4, 2, 32, 1, 1, 37, 65, false, false, false, 0, DT_FP32, 0, false},
         {1, 1, 48, 1, 1, 33, 3, false, false, false, 0, DT_FP32, 0, false},
         {4, 1, 40, 2, 0, 0, 0, false, true, false, 5, DT_FP32, 0, false},
         {2, 2, 128, 2, 0, 0, 0, false, false, false, 0, DT_BF16, 0, false},

@@ -18,6 +18,7 @@
 #include "../../base/env.h"
 #include "../../base/memory.h"
 #include "../cache.h"
+#include "../group/link.h"
 #include "../random.h"
 #include "../trace.h"
 #include "../../base/team.h"
@@ -61,6 +62,7 @@ struct Session {
     bool profiling, nan;
     FtxExchange *exchange; /* of several ranks, after join; else NULL */
     int timeout;           /* seconds to wait for another rank */
+    Links *links;          /* to ranks in other processes; NULL: there are none */
     Trace *trace;          /* NULL: nothing is recorded */
     /* the run in progress */
     const FtxProgram *program;
@@ -236,6 +238,8 @@ static void cpu_session_close(Session *s)
 
     const Memory *m = &s->device->memory;
 
+    if (s->links)
+        wire_close(s->links);
     team_close(s->team);
     memory_free(m, s->block, s->block_bytes);
     memory_free(m, s, sizeof *s);
@@ -288,7 +292,8 @@ static FtxExchange *exchange_at(const Session *s)
     return (FtxExchange *)(void *)(s->space[FTX_SPACE_STATE] + s->device->plan->head->named[FTX_NAMED_exchange]);
 }
 
-static FtxStatus cpu_join(Session *s, int rank, int ranks, Session *const *all, FtxError *err)
+/* Writes $peers, but for the addresses of the other ranks. */
+static FtxStatus fill_peers(Session *s, int rank, int ranks, FtxPeers **out, FtxError *err)
 {
     const FtxPlan *head = s->device->plan->head;
     FtxPeers *peers = (FtxPeers *)(void *)(s->space[FTX_SPACE_STATE] + head->named[FTX_NAMED_peers]);
@@ -297,9 +302,34 @@ static FtxStatus cpu_join(Session *s, int rank, int ranks, Session *const *all, 
     if (status)
         return status;
     *peers = (FtxPeers){.rank = rank, .ranks = ranks, .timeout_ms = s->timeout * 1000, .bytes = head->exchange};
-    for (int r = 0; r < ranks; r++)
-        peers->exchange[r] = (uintptr_t)exchange_at(all[r]);
     s->exchange = exchange_at(s);
+    *out = peers;
+    return FTX_OK;
+}
+
+static FtxStatus cpu_join(Session *s, int rank, int ranks, Session *const *all, FtxError *err)
+{
+    FtxPeers *peers;
+    const FtxStatus status = fill_peers(s, rank, ranks, &peers, err);
+
+    for (int r = 0; !status && r < ranks; r++)
+        peers->exchange[r] = (uintptr_t)exchange_at(all[r]);
+    return status;
+}
+
+static FtxStatus cpu_join_links(Session *s, Links *l, FtxError *err)
+{
+    FtxPeers *peers;
+    FtxStatus status = fill_peers(s, links_rank(l), links_ranks(l), &peers, err);
+
+    if (!status)
+        status = wire_open(l, s->exchange, peers->bytes, err);
+    if (status)
+        return status;
+    s->links = l;
+    peers->report = wire_report(l);
+    for (int r = 0; r < peers->ranks; r++)
+        peers->exchange[r] = wire_address(l, r);
     return FTX_OK;
 }
 
@@ -313,6 +343,8 @@ static FtxStatus check_exchange(const Session *s, FtxError *err)
 {
     if (!s->exchange || !__atomic_load_n(&s->exchange->stop, __ATOMIC_RELAXED))
         return FTX_OK;
+    if (s->links && wire_lost(s->links) >= 0)
+        return ftx_fail(err, FTX_EDEVICE, "the connection to rank %d has ended", wire_lost(s->links));
     if (!s->exchange->failed)
         return ftx_fail(err, FTX_EDEVICE, "another rank has failed");
     return ftx_fail(err, FTX_EDEVICE, "rank %u did not come within %d s (FTX_PEER_TIMEOUT)", s->exchange->failed - 1,
@@ -522,6 +554,7 @@ const DeviceApi device_cpu = {
     .session_open = cpu_session_open,
     .session_close = cpu_session_close,
     .join = cpu_join,
+    .join_links = cpu_join_links,
     .stop = cpu_stop,
     .io = cpu_io,
     .out = cpu_out,

@@ -6,7 +6,10 @@
  *
  * A call returns when all ranks have made it. Each rank counts the steps that it gets: the step block has a number and a hash,
  * and a rank that finds another number or hash than its own does not run. When a rank fails, the waits of all others for it
- * are ended; the session returns that error from then on, with the rank's number. */
+ * are ended; the session returns that error from then on, with the rank's number.
+ *
+ * With FTX_MASTER every rank is a process (link.h). Rank 0's has this group; the device of another rank is device_remote
+ * (remote.c), which sends the calls to that rank's process. */
 #include "group.h"
 
 #include <pthread.h>
@@ -18,10 +21,13 @@
 #include "../../base/hash.h"
 #include "../../base/memory.h"
 #include "../../base/team.h"
+#include "remote.h"
 
 struct Device {
     Memory memory;
-    const DeviceApi *inner;
+    const DeviceApi *inner;              /* of rank 0 */
+    const DeviceApi *api[FTX_MAX_RANKS]; /* `inner`, or of ranks in other processes device_remote */
+    Links *links;                        /* to these; NULL: all ranks are in this process */
     const ArtifactPlan *plan;
     int ranks;
     bool shares_memory; /* the ranks take their pages from one memory: the CPU */
@@ -78,8 +84,41 @@ static void group_close(Device *d)
 
     for (int r = 0; r < d->ranks; r++)
         if (d->rank[r])
-            d->inner->close(d->rank[r]);
+            d->api[r]->close(d->rank[r]);
+    links_close(d->links);
     memory_free(&m, d, sizeof *d);
+}
+
+/* Rank 0 of several processes: the others come, and each gets a device that stands for it. */
+static FtxStatus open_remotes(Device *d, const Artifact *a, FtxError *err)
+{
+    FtxStatus s = links_open(&d->memory, 0, d->ranks, a->header->sections_checksum, &d->links, err);
+
+    for (int r = 1; !s && r < d->ranks; r++) {
+        d->api[r] = &device_remote;
+        s = remote_open(&d->memory, d->plan, d->links, r, &d->rank[r], err);
+    }
+    return s;
+}
+
+/* Whether the other ranks are in other processes. */
+static FtxStatus find_processes(const DeviceApi *inner, int ranks, bool *apart, FtxError *err)
+{
+    int rank, processes;
+    const FtxStatus s = link_read(&rank, &processes, err);
+
+    *apart = processes > 0;
+    if (s || !*apart)
+        return s;
+    if (processes != ranks)
+        return ftx_fail(err, FTX_EINVAL, "there are %d processes (FTX_RANKS), and the artifact is for %d ranks",
+                        processes, ranks);
+    if (rank)
+        return ftx_fail(err, FTX_EINVAL, "this process is rank %d: only rank 0 has an engine, others call ftx_rank_run",
+                        rank);
+    if (!inner->join_links)
+        return ftx_fail(err, FTX_ENODEVICE, "FTX_MASTER is set: ranks in several processes run on the CPU only");
+    return FTX_OK;
 }
 
 FtxStatus group_open(const DeviceApi *inner, const Artifact *a, const ArtifactPlan *plan, const FtxOptions *o,
@@ -87,11 +126,14 @@ FtxStatus group_open(const DeviceApi *inner, const Artifact *a, const ArtifactPl
 {
     const FtxOptions none = FTX_OPTIONS_INIT, *of = o ? o : &none;
     const Memory m = memory_of(o);
-    const int ranks = (int)a->facts->ranks, threads = (of->threads ? of->threads : team_default_threads()) / ranks;
+    const int ranks = (int)a->facts->ranks, threads = of->threads ? of->threads : team_default_threads();
     Device *d;
-    FtxStatus s = FTX_OK;
+    bool apart;
+    FtxStatus s = find_processes(inner, ranks, &apart, err);
 
     *out = NULL;
+    if (s)
+        return s;
     if (!inner->join)
         return ftx_fail(err, FTX_ENODEVICE, "the artifact was compiled for %d ranks (parallel=%d), %s runs one", ranks,
                         ranks, inner->name);
@@ -102,15 +144,18 @@ FtxStatus group_open(const DeviceApi *inner, const Artifact *a, const ArtifactPl
     d->inner = inner;
     d->plan = plan;
     d->ranks = ranks;
-    d->shares_memory = plan->head->target == FTX_TARGET_CPU;
-    for (int r = 0; !s && r < ranks; r++) {
+    d->shares_memory = plan->head->target == FTX_TARGET_CPU && !apart;
+    for (int r = 0; !s && r < (apart ? 1 : ranks); r++) {
         FtxOptions one = *of;
 
-        one.threads = threads > 0 ? threads : 1;
+        d->api[r] = inner;
+        one.threads = apart ? threads : threads > ranks ? threads / ranks : 1;
         one.ordinal = of->device_count ? of->devices[r] : r;
         d->artifact[r] = artifact_rank(a, (uint32_t)r);
         s = ftx_context(err, inner->open(&d->artifact[r], plan, &one, &d->rank[r], err), "rank %d", r);
     }
+    if (!s && apart)
+        s = open_remotes(d, a, err);
     if (s) {
         group_close(d);
         return s;
@@ -141,8 +186,6 @@ static const char *group_describe(const Device *d)
 
 static void make_call(Session *s, int rank, const Call *c)
 {
-    const DeviceApi *inner = s->device->inner;
-
     if (!c->run(s, rank, c, &s->rank[rank].error))
         return;
     pthread_mutex_lock(&s->lock);
@@ -150,7 +193,7 @@ static void make_call(Session *s, int rank, const Call *c)
         s->failed = rank;
     pthread_mutex_unlock(&s->lock);
     for (int r = 0; r < s->device->ranks; r++)
-        inner->stop(s->rank[r].session);
+        s->device->api[r]->stop(s->rank[r].session);
 }
 
 static void *rank_thread(void *user)
@@ -180,6 +223,8 @@ static FtxStatus on_all(Session *s, const Call *c, FtxError *err)
 {
     if (s->dead.status)
         return ftx_fail(err, s->dead.status, "%s", s->dead.text);
+    if (s->device->links)
+        links_hurry(s->device->links, false);
     pthread_mutex_lock(&s->lock);
     s->call = c;
     s->calls++;
@@ -187,6 +232,8 @@ static FtxStatus on_all(Session *s, const Call *c, FtxError *err)
     pthread_cond_broadcast(&s->begin);
     pthread_mutex_unlock(&s->lock);
     make_call(s, 0, c);
+    if (s->device->links)
+        links_hurry(s->device->links, true);
     pthread_mutex_lock(&s->lock);
     while (s->pending)
         pthread_cond_wait(&s->end, &s->lock);
@@ -214,10 +261,10 @@ static void group_session_close(Session *s)
             pthread_join(s->rank[r].thread, NULL);
     for (int r = 0; r < d->ranks; r++) /* a kernel of one rank may be writing into memory of another */
         if (s->rank[r].session)
-            d->inner->wait(s->rank[r].session, NULL);
+            d->api[r]->wait(s->rank[r].session, NULL);
     for (int r = 0; r < d->ranks; r++)
         if (s->rank[r].session)
-            d->inner->session_close(s->rank[r].session);
+            d->api[r]->session_close(s->rank[r].session);
     pthread_cond_destroy(&s->begin);
     pthread_cond_destroy(&s->end);
     pthread_mutex_destroy(&s->lock);
@@ -233,7 +280,7 @@ static FtxStatus open_ranks(Session *s, uint64_t kv_bytes, uint32_t *pages, FtxE
     FtxStatus status = FTX_OK;
 
     for (int r = 0; !status && r < d->ranks; r++) {
-        status = ftx_context(err, d->inner->session_open(d->rank[r], kv_bytes, &s->rank[r].session, &found[r], err),
+        status = ftx_context(err, d->api[r]->session_open(d->rank[r], kv_bytes, &s->rank[r].session, &found[r], err),
                              "rank %d", r);
         least = found[r] < least ? found[r] : least;
     }
@@ -242,10 +289,10 @@ static FtxStatus open_ranks(Session *s, uint64_t kv_bytes, uint32_t *pages, FtxE
     for (int r = 0; !status && r < d->ranks; r++) {
         if (found[r] == least)
             continue;
-        d->inner->session_close(s->rank[r].session);
+        d->api[r]->session_close(s->rank[r].session);
         s->rank[r].session = NULL;
-        status = ftx_context(err, d->inner->session_open(d->rank[r], least * page, &s->rank[r].session, &found[r], err),
-                             "rank %d", r);
+        status = ftx_context(
+            err, d->api[r]->session_open(d->rank[r], least * page, &s->rank[r].session, &found[r], err), "rank %d", r);
     }
     *pages = least;
     return status;
@@ -288,7 +335,10 @@ static FtxStatus group_session_open(Device *d, uint64_t kv_bytes, Session **out,
     for (int r = 0; r < d->ranks; r++)
         all[r] = s->rank[r].session;
     for (int r = 0; !status && r < d->ranks; r++)
-        status = ftx_context(err, d->inner->join(all[r], r, d->ranks, all, err), "rank %d", r);
+        status = ftx_context(err,
+                             d->links && !r ? d->inner->join_links(all[r], d->links, err)
+                                            : d->api[r]->join(all[r], r, d->ranks, all, err),
+                             "rank %d", r);
     if (!status)
         status = start_threads(s, err);
     if (status) {
@@ -311,8 +361,7 @@ static const void *group_out(Session *s)
 
 /* --- steps -------------------------------------------------------------------------------------------- */
 
-/* The hash of a step as the host wrote it, without its own fields. */
-static uint64_t step_hash(const void *io, size_t bytes)
+uint64_t group_step_hash(const void *io, size_t bytes)
 {
     FtxStep step;
     uint64_t of[2];
@@ -327,7 +376,7 @@ static uint64_t step_hash(const void *io, size_t bytes)
 /* A rank's step must be the next one that it gets, and be what rank 0 has written. */
 static FtxStatus check_step(Session *s, int rank, FtxError *err)
 {
-    const void *io = s->device->inner->io(s->rank[rank].session);
+    const void *io = s->device->api[rank]->io(s->rank[rank].session);
     Rank *me = &s->rank[rank];
     FtxStep step;
     uint64_t hash, said;
@@ -335,7 +384,7 @@ static FtxStatus check_step(Session *s, int rank, FtxError *err)
     if (!s->fresh)
         return FTX_OK;
     memcpy(&step, io, sizeof step);
-    hash = step_hash(io, s->fresh);
+    hash = group_step_hash(io, s->fresh);
     said = (uint64_t)step.hash_high << 32 | step.hash_low;
     me->steps++;
     if (step.number == me->steps && step.number == s->composed && hash == said)
@@ -348,11 +397,11 @@ static FtxStatus check_step(Session *s, int rank, FtxError *err)
 
 static FtxStatus rank_upload(Session *s, int rank, const Call *c, FtxError *err)
 {
-    const DeviceApi *inner = s->device->inner;
+    const DeviceApi *api = s->device->api[rank];
 
     if (rank)
-        memcpy(inner->io(s->rank[rank].session), inner->io(s->rank[0].session), c->bytes);
-    return inner->upload(s->rank[rank].session, c->bytes, err);
+        memcpy(api->io(s->rank[rank].session), group_io(s), c->bytes);
+    return api->upload(s->rank[rank].session, c->bytes, err);
 }
 
 static FtxStatus group_upload(Session *s, size_t bytes, FtxError *err)
@@ -361,7 +410,7 @@ static FtxStatus group_upload(Session *s, size_t bytes, FtxError *err)
     uint64_t hash;
 
     step->number = ++s->composed;
-    hash = step_hash(step, bytes);
+    hash = group_step_hash(step, bytes);
     step->hash_low = (unsigned)hash;
     step->hash_high = (unsigned)(hash >> 32);
     s->fresh = bytes;
@@ -372,7 +421,7 @@ static FtxStatus rank_run(Session *s, int rank, const Call *c, FtxError *err)
 {
     const FtxStatus status = check_step(s, rank, err);
 
-    return status ? status : s->device->inner->run(s->rank[rank].session, c->program, c->T, c->S, c->times, err);
+    return status ? status : s->device->api[rank]->run(s->rank[rank].session, c->program, c->T, c->S, c->times, err);
 }
 
 static FtxStatus group_run(Session *s, uint32_t program, int T, int S, int times, FtxError *err)
@@ -391,7 +440,8 @@ static FtxStatus rank_time(Session *s, int rank, const Call *c, FtxError *err)
     double us;
 
     for (int i = 0; !status && i < c->times; i++)
-        status = s->device->inner->time(s->rank[rank].session, c->program, c->T, c->S, 1, rank ? &us : &c->us[i], err);
+        status =
+            s->device->api[rank]->time(s->rank[rank].session, c->program, c->T, c->S, 1, rank ? &us : &c->us[i], err);
     return status;
 }
 
@@ -407,7 +457,7 @@ static FtxStatus group_time(Session *s, uint32_t program, int T, int S, int repe
 static FtxStatus rank_settle(Session *s, int rank, const Call *c, FtxError *err)
 {
     (void)c;
-    return s->device->inner->settle(s->rank[rank].session, err);
+    return s->device->api[rank]->settle(s->rank[rank].session, err);
 }
 
 static FtxStatus group_settle(Session *s, FtxError *err)
@@ -418,7 +468,7 @@ static FtxStatus group_settle(Session *s, FtxError *err)
 static FtxStatus rank_wait(Session *s, int rank, const Call *c, FtxError *err)
 {
     (void)c;
-    return s->device->inner->wait(s->rank[rank].session, err);
+    return s->device->api[rank]->wait(s->rank[rank].session, err);
 }
 
 static FtxStatus group_wait(Session *s, FtxError *err)
@@ -428,7 +478,7 @@ static FtxStatus group_wait(Session *s, FtxError *err)
 
 static FtxStatus rank_write(Session *s, int rank, const Call *c, FtxError *err)
 {
-    return s->device->inner->write(s->rank[rank].session, c->named, c->offset, c->from, c->bytes, err);
+    return s->device->api[rank]->write(s->rank[rank].session, c->named, c->offset, c->from, c->bytes, err);
 }
 
 static FtxStatus group_write(Session *s, int named, size_t offset, const void *p, size_t bytes, FtxError *err)
@@ -436,15 +486,18 @@ static FtxStatus group_write(Session *s, int named, size_t offset, const void *p
     return on_all(s, &(Call){.run = rank_write, .named = named, .offset = offset, .from = p, .bytes = bytes}, err);
 }
 
-/* Rank 0's results are taken while the programs run. Its error must not wait for the rank that it has waited for. */
+/* Rank 0's results are taken while the programs run. The first rank that has waited in vain says so: rank 0 may notice later, or
+ * not at all if it is the one that was waited for. */
 static FtxStatus group_check(Session *s, FtxError *err)
 {
     const DeviceApi *inner = s->device->inner;
 
-    if (!s->dead.status && inner->check && inner->check(s->rank[0].session, &s->dead)) {
-        ftx_context(&s->dead, s->dead.status, "rank 0");
-        for (int r = 0; r < s->device->ranks; r++)
-            inner->stop(s->rank[r].session);
+    for (int r = 0; !s->dead.status && inner->check && r < s->device->ranks; r++) {
+        if (!inner->check(s->rank[r].session, &s->dead))
+            continue;
+        ftx_context(&s->dead, s->dead.status, "rank %d", r);
+        for (int i = 0; i < s->device->ranks; i++)
+            inner->stop(s->rank[i].session);
     }
     return s->dead.status ? ftx_fail(err, s->dead.status, "%s", s->dead.text) : FTX_OK;
 }

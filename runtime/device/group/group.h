@@ -9,4 +9,7 @@
 FtxStatus group_open(const DeviceApi *inner, const Artifact *a, const ArtifactPlan *plan, const FtxOptions *o,
                      Device **out, FtxError *err);
 
+/* The hash of a step as the host wrote it, without its own fields. */
+uint64_t group_step_hash(const void *io, size_t bytes);
+
 #endif

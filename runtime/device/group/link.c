@@ -1,0 +1,618 @@
+/* link.c - connections between the processes of several ranks: TCP. */
+#include "link.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../../../kernels/cpu/exchange.h"
+#include "../../base/env.h"
+
+enum {
+    MEETING = 6,
+    HOST = 64,
+    POLL_MS = 100
+}; /* MEETING: so many times FTX_PEER_TIMEOUT may pass until all have come */
+
+typedef enum LinkKind { LINK_CALLS, LINK_EXCHANGE } LinkKind;
+
+typedef struct Hello { /* the first words on a connection */
+    char magic[8];
+    int32_t kind, rank, ranks;
+    int32_t port; /* at which the rank listens for ranks above it */
+    uint64_t artifact;
+} Hello;
+
+typedef struct Welcome { /* of rank 0, to a connection for calls */
+    int32_t status;
+    char text[300];
+    char host[FTX_MAX_RANKS][HOST], port[FTX_MAX_RANKS][8];
+} Welcome;
+
+typedef struct Part { /* before what a rank brings to an exchange */
+    uint32_t number;
+    uint32_t reserved;
+    uint64_t bytes;
+} Part;
+
+typedef struct Link { /* to another rank */
+    Links *of;
+    int rank;
+    int calls, exchange; /* sockets; -1: none */
+    pthread_t receiver;
+    bool receives;
+    FtxExchange *mirror; /* what that rank would have stored */
+} Link;
+
+struct Links {
+    ExchangeWire wire; /* first: wire_report is its address */
+    Memory memory;
+    int rank, ranks, timeout;
+    int listener;
+    Link link[FTX_MAX_RANKS];
+    pthread_mutex_t lock;
+    FtxExchange *own; /* NULL: no session */
+    uint64_t bytes;   /* of a buffer */
+    int lost;         /* 1 + the rank whose connection has ended */
+    int64_t hurry;    /* when answers that are waited for are due, in ms of link_now; 0: no limit */
+};
+
+static const char link_magic[8] = "ftxrank";
+
+/* --- which rank ---------------------------------------------------------------------------------- */
+
+/* The first of the variables that is set. */
+static FtxStatus read_number(const char *const names[4], int *value, FtxError *err)
+{
+    for (int i = 0; i < 4; i++) {
+        const char *text = getenv(names[i]);
+        char *end;
+        long n;
+
+        if (!text || !*text)
+            continue;
+        errno = 0;
+        n = strtol(text, &end, 10);
+        if (errno || *end || n < 0 || n > FTX_MAX_RANKS)
+            return ftx_fail(err, FTX_EINVAL, "%s is \"%s\": expected a number up to %d", names[i], text, FTX_MAX_RANKS);
+        *value = (int)n;
+        return FTX_OK;
+    }
+    return ftx_fail(err, FTX_EINVAL, "FTX_MASTER is set, but none of %s, %s, %s and %s", names[0], names[1], names[2],
+                    names[3]);
+}
+
+FtxStatus link_read(int *rank, int *ranks, FtxError *err)
+{
+    static const char *const rank_names[] = {"FTX_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
+    static const char *const size_names[] = {"FTX_RANKS", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+    FtxStatus s;
+
+    *rank = *ranks = 0;
+    if (!env_text(ENV_FTX_MASTER))
+        return FTX_OK;
+    s = read_number(rank_names, rank, err);
+    if (!s)
+        s = read_number(size_names, ranks, err);
+    if (!s && *rank >= *ranks)
+        return ftx_fail(err, FTX_EINVAL, "this process is rank %d of %d: ranks count from 0", *rank, *ranks);
+    return s;
+}
+
+/* --- sockets --------------------------------------------------------------------------------------- */
+
+static int64_t link_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* True: all of it has gone. */
+static bool send_all(int fd, const void *p, size_t bytes)
+{
+    while (bytes) {
+        const ssize_t n = send(fd, p, bytes, MSG_NOSIGNAL);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        p = (const char *)p + n;
+        bytes -= (size_t)n;
+    }
+    return true;
+}
+
+/* True: all of it has come, before `until` (0: no limit). */
+static bool receive_all(int fd, void *p, size_t bytes, int64_t until)
+{
+    while (bytes) {
+        struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+        ssize_t n;
+
+        if (until && link_now() >= until)
+            return false;
+        if (until && poll(&poll_fd, 1, POLL_MS) <= 0)
+            continue;
+        n = recv(fd, p, bytes, 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        p = (char *)p + n;
+        bytes -= (size_t)n;
+    }
+    return true;
+}
+
+static void close_socket(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+/* Nothing waits to be sent together; a send that a peer does not take ends. So does a quiet connection whose machine is gone
+ * without a word: after `timeout` seconds it is asked, four times. */
+static void set_options(int fd, int timeout)
+{
+    const struct timeval seconds = {.tv_sec = timeout};
+
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &seconds, sizeof seconds);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &timeout, sizeof timeout);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &(int){(timeout + 3) / 4}, sizeof(int));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &(int){4}, sizeof(int));
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int){1}, sizeof(int));
+}
+
+/* "host:port" of FTX_MASTER. */
+static FtxStatus split_master(char host[256], char port[8], FtxError *err)
+{
+    const char *text = env_text(ENV_FTX_MASTER), *colon = strrchr(text, ':');
+
+    if (!colon || colon == text || colon - text >= 256 || !colon[1] || strlen(colon + 1) >= 8)
+        return ftx_fail(err, FTX_EINVAL, "FTX_MASTER is \"%.300s\": expected host:port, where rank 0 listens", text);
+    snprintf(host, 256, "%.*s", (int)(colon - text), text);
+    snprintf(port, 8, "%s", colon + 1);
+    return FTX_OK;
+}
+
+/* Of the address of a host: AF_INET or AF_INET6; AF_UNSPEC: it is not known. */
+static int family_of(const char *host, const char *port)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    int family = AF_UNSPEC;
+
+    if (!getaddrinfo(host, port, &hints, &found)) {
+        family = found->ai_family;
+        freeaddrinfo(found);
+    }
+    return family;
+}
+
+/* Listens; host NULL: at any address; port "0": at any port. */
+static FtxStatus listen_at(const char *host, const char *port, int family, int *fd, FtxError *err)
+{
+    const struct addrinfo hints = {.ai_family = family, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo *found = NULL;
+    const int failed = getaddrinfo(host, port, &hints, &found);
+    int why = 0;
+
+    *fd = -1;
+    if (failed)
+        return ftx_fail(err, FTX_EIO, "cannot find %s:%s: %s", host ? host : "", port, gai_strerror(failed));
+    for (const struct addrinfo *a = found; a && *fd < 0; a = a->ai_next) {
+        *fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
+        if (*fd < 0)
+            continue;
+        setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
+        if (bind(*fd, a->ai_addr, a->ai_addrlen) || listen(*fd, 2 * FTX_MAX_RANKS)) {
+            why = errno;
+            close_socket(fd);
+        }
+    }
+    freeaddrinfo(found);
+    if (*fd < 0)
+        return ftx_fail(err, FTX_EIO, "cannot listen at %s:%s: %s", host ? host : "", port, strerror(why));
+    return FTX_OK;
+}
+
+/* Connects and says hello; tries until `until`, since the other process may begin later. */
+static FtxStatus connect_to(const Links *l, const char *host, const char *port, const Hello *hello, int64_t until,
+                            int *fd, FtxError *err)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    int why = 0;
+
+    *fd = -1;
+    do {
+        struct addrinfo *found = NULL;
+        const int failed = getaddrinfo(host, port, &hints, &found);
+
+        if (failed)
+            return ftx_fail(err, FTX_EIO, "cannot find %s:%s: %s", host, port, gai_strerror(failed));
+        for (const struct addrinfo *a = found; a && *fd < 0; a = a->ai_next) {
+            *fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
+            if (*fd >= 0 && connect(*fd, a->ai_addr, a->ai_addrlen)) {
+                why = errno;
+                close_socket(fd);
+            }
+        }
+        freeaddrinfo(found);
+        if (*fd < 0)
+            poll(NULL, 0, POLL_MS);
+    } while (*fd < 0 && link_now() < until);
+    if (*fd < 0)
+        return ftx_fail(err, FTX_EIO, "cannot connect to %s:%s: %s", host, port, strerror(why));
+    set_options(*fd, l->timeout);
+    if (!send_all(*fd, hello, sizeof *hello))
+        return ftx_fail(err, FTX_EIO, "%s:%s has closed the connection", host, port);
+    return FTX_OK;
+}
+
+/* --- the meeting ------------------------------------------------------------------------------------ */
+
+/* The next connection that begins with a hello of this kind; others are closed. *fd -1: none came in time. */
+static void accept_hello(const Links *l, LinkKind kind, int64_t until, int *fd, Hello *hello, char host[HOST])
+{
+    *fd = -1;
+    while (*fd < 0 && link_now() < until) {
+        struct pollfd p = {.fd = l->listener, .events = POLLIN};
+        struct sockaddr_storage from;
+        socklen_t size = sizeof from;
+
+        if (poll(&p, 1, POLL_MS) <= 0)
+            continue;
+        *fd = accept4(l->listener, (struct sockaddr *)&from, &size, SOCK_CLOEXEC);
+        if (*fd < 0)
+            continue;
+        set_options(*fd, l->timeout);
+        if (!receive_all(*fd, hello, sizeof *hello, link_now() + l->timeout * 1000) ||
+            memcmp(hello->magic, link_magic, sizeof link_magic) != 0 || hello->kind != (int32_t)kind ||
+            hello->rank <= l->rank || hello->rank >= FTX_MAX_RANKS ||
+            getnameinfo((struct sockaddr *)&from, size, host, HOST, NULL, 0, NI_NUMERICHOST))
+            close_socket(fd);
+    }
+}
+
+/* What rank 0 answers to a rank; FTX_OK: it may take part. */
+static FtxStatus judge(const Links *l, const Hello *h, uint64_t artifact, FtxError *err)
+{
+    if (h->ranks != l->ranks || h->rank >= l->ranks)
+        return ftx_fail(err, FTX_EINVAL, "rank %d counts %d ranks, rank 0 has %d", h->rank, h->ranks, l->ranks);
+    if (h->artifact != artifact)
+        return ftx_fail(err, FTX_EINVAL,
+                        "rank %d has another artifact: its checksum is %016llx, that of rank 0 %016llx", h->rank,
+                        (unsigned long long)h->artifact, (unsigned long long)artifact);
+    if (l->link[h->rank].calls >= 0)
+        return ftx_fail(err, FTX_EINVAL, "two processes are rank %d", h->rank);
+    return FTX_OK;
+}
+
+/* Rank 0: waits for a connection of each rank, and tells all where all are. */
+static FtxStatus meet_all(Links *l, uint64_t artifact, int64_t until, FtxError *err)
+{
+    Welcome w = {0};
+
+    for (int n = 1; n < l->ranks; n++) {
+        char host[HOST];
+        Hello h;
+        int fd;
+
+        accept_hello(l, LINK_CALLS, until, &fd, &h, host);
+        if (fd < 0)
+            return ftx_fail(err, FTX_EDEVICE, "%d of %d ranks have come to %s within %d s", n, l->ranks,
+                            env_text(ENV_FTX_MASTER), MEETING * l->timeout);
+        w.status = (int32_t)judge(l, &h, artifact, err);
+        if (w.status) {
+            snprintf(w.text, sizeof w.text, "%.290s", err->text);
+            send_all(fd, &w, sizeof w);
+            close_socket(&fd);
+            return (FtxStatus)w.status;
+        }
+        l->link[h.rank].calls = fd;
+        snprintf(w.host[h.rank], HOST, "%s", host);
+        snprintf(w.port[h.rank], sizeof w.port[0], "%d", h.port);
+    }
+    for (int r = 1; r < l->ranks; r++)
+        if (!send_all(l->link[r].calls, &w, sizeof w))
+            return ftx_fail(err, FTX_EDEVICE, "rank %d has closed its connection", r);
+    return FTX_OK;
+}
+
+/* Another rank: says hello to rank 0, then connects to those between. */
+static FtxStatus meet_master(Links *l, const char *host, const char *port, Hello hello, int64_t until, FtxError *err)
+{
+    Welcome w;
+    FtxStatus s = connect_to(l, host, port, &hello, until, &l->link[0].calls, err);
+
+    if (s)
+        return s;
+    if (!receive_all(l->link[0].calls, &w, sizeof w, until))
+        return ftx_fail(err, FTX_EDEVICE, "rank 0 has closed its connection");
+    w.text[sizeof w.text - 1] = '\0';
+    if (w.status)
+        return ftx_fail(err, (FtxStatus)w.status, "%s", w.text);
+    hello.kind = LINK_EXCHANGE;
+    s = connect_to(l, host, port, &hello, until, &l->link[0].exchange, err);
+    for (int r = 1; !s && r < l->rank; r++) {
+        w.host[r][HOST - 1] = w.port[r][sizeof w.port[0] - 1] = '\0';
+        s = connect_to(l, w.host[r], w.port[r], &hello, until, &l->link[r].exchange, err);
+    }
+    return s;
+}
+
+/* Takes the connections of the ranks above for exchanges. */
+static FtxStatus accept_exchanges(Links *l, int64_t until, FtxError *err)
+{
+    for (int n = l->rank + 1; n < l->ranks; n++) {
+        char host[HOST];
+        Hello h;
+        int fd;
+
+        accept_hello(l, LINK_EXCHANGE, until, &fd, &h, host);
+        if (fd < 0)
+            return ftx_fail(err, FTX_EDEVICE, "rank %d has %d connections to ranks above it, not %d", l->rank,
+                            n - l->rank - 1, l->ranks - l->rank - 1);
+        if (h.rank >= l->ranks || l->link[h.rank].exchange >= 0) {
+            close_socket(&fd);
+            return ftx_fail(err, FTX_EDEVICE, "two processes are rank %d", h.rank);
+        }
+        l->link[h.rank].exchange = fd;
+    }
+    return FTX_OK;
+}
+
+static FtxStatus meet(Links *l, uint64_t artifact, FtxError *err)
+{
+    const int64_t until = link_now() + (int64_t)MEETING * l->timeout * 1000;
+    union {
+        struct sockaddr any;
+        struct sockaddr_in four;
+        struct sockaddr_in6 six;
+    } at;
+    socklen_t size = sizeof at;
+    char host[256] = "", port[8] = "";
+    Hello hello = {.rank = l->rank, .ranks = l->ranks, .artifact = artifact};
+    FtxStatus s = split_master(host, port, err);
+
+    memset(&at, 0, sizeof at);
+    memcpy(hello.magic, link_magic, sizeof link_magic);
+    if (!s) /* ranks reach each other as they reach rank 0 */
+        s = listen_at(l->rank ? NULL : host, l->rank ? "0" : port, family_of(host, port), &l->listener, err);
+    if (!s && getsockname(l->listener, &at.any, &size))
+        s = ftx_fail(err, FTX_EIO, "a socket has no address: %s", strerror(errno));
+    hello.port = ntohs(at.any.sa_family == AF_INET6 ? at.six.sin6_port : at.four.sin_port);
+    if (!s)
+        s = l->rank ? meet_master(l, host, port, hello, until, err) : meet_all(l, artifact, until, err);
+    return s ? s : accept_exchanges(l, until, err);
+}
+
+/* --- exchanges ---------------------------------------------------------------------------------------- */
+
+/* The connection to a rank has ended: no kernel waits for it any more. */
+static void lose(Links *l, int rank)
+{
+    pthread_mutex_lock(&l->lock);
+    if (!l->lost)
+        __atomic_store_n(&l->lost, rank + 1, __ATOMIC_RELEASE);
+    if (l->own) {
+        l->own->failed = (unsigned)rank + 1;
+        __atomic_store_n(&l->own->stop, 1, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* Where part n of a rank goes; NULL: there is no session, or it does not fit. */
+static char *mirror_at(Links *l, const Link *from, const Part *p)
+{
+    uint64_t share;
+    char *at = NULL;
+
+    pthread_mutex_lock(&l->lock);
+    share = l->bytes / (uint64_t)l->ranks;
+    if (l->own && p->bytes <= share)
+        at = (char *)(from->mirror + 1) + p->number % FTX_EXCHANGES * l->bytes + (uint64_t)from->rank * share;
+    pthread_mutex_unlock(&l->lock);
+    return at;
+}
+
+static void *receive_parts(void *user)
+{
+    Link *from = user;
+    Part p;
+    char *to;
+
+    while (receive_all(from->exchange, &p, sizeof p, 0) && (to = mirror_at(from->of, from, &p)) != NULL &&
+           receive_all(from->exchange, to, p.bytes, 0))
+        __atomic_store_n(&from->mirror->count, p.number + 1, __ATOMIC_RELEASE);
+    lose(from->of, from->rank);
+    return NULL;
+}
+
+static void send_part(ExchangeWire *w, unsigned n, const void *part, size_t bytes)
+{
+    Links *l = (Links *)(void *)w;
+    const Part p = {.number = n, .bytes = bytes};
+
+    for (int r = 0; r < l->ranks; r++)
+        if (r != l->rank &&
+            (!send_all(l->link[r].exchange, &p, sizeof p) || !send_all(l->link[r].exchange, part, bytes)))
+            lose(l, r);
+}
+
+static uint64_t mirror_bytes(const Links *l)
+{
+    return sizeof(FtxExchange) + FTX_EXCHANGES * l->bytes;
+}
+
+FtxStatus wire_open(Links *l, FtxExchange *own, uint64_t bytes, FtxError *err)
+{
+    l->bytes = bytes;
+    for (int r = 0; r < l->ranks; r++) {
+        if (r == l->rank)
+            continue;
+        if (!l->link[r].mirror)
+            l->link[r].mirror = memory_alloc(&l->memory, mirror_bytes(l), 64);
+        if (!l->link[r].mirror)
+            return memory_fail(err, "what other ranks bring", mirror_bytes(l));
+        l->link[r].mirror->count = 0;
+    }
+    pthread_mutex_lock(&l->lock);
+    l->own = own;
+    if (l->lost)
+        own->stop = 1;
+    pthread_mutex_unlock(&l->lock);
+    return FTX_OK;
+}
+
+void wire_close(Links *l)
+{
+    pthread_mutex_lock(&l->lock);
+    l->own = NULL;
+    pthread_mutex_unlock(&l->lock);
+}
+
+uint64_t wire_address(const Links *l, int rank)
+{
+    return (uintptr_t)l->link[rank].mirror;
+}
+
+uint64_t wire_report(const Links *l)
+{
+    return (uintptr_t)&l->wire;
+}
+
+int wire_lost(const Links *l)
+{
+    return __atomic_load_n(&l->lost, __ATOMIC_ACQUIRE) - 1;
+}
+
+/* --- calls ---------------------------------------------------------------------------------------------- */
+
+FtxStatus link_send(Links *l, int rank, const void *p, size_t bytes, FtxError *err)
+{
+    if (send_all(l->link[rank].calls, p, bytes))
+        return FTX_OK;
+    return ftx_fail(err, FTX_EDEVICE, "the connection to rank %d has ended", rank);
+}
+
+FtxStatus link_receive(Links *l, int rank, void *p, size_t bytes, int seconds, FtxError *err)
+{
+    struct pollfd poll_fd = {.fd = l->link[rank].calls, .events = POLLIN};
+    int64_t until = seconds ? link_now() + seconds * 1000 : 0;
+
+    while (!seconds && poll(&poll_fd, 1, POLL_MS) <= 0) {
+        until = __atomic_load_n(&l->hurry, __ATOMIC_ACQUIRE);
+        if (until && link_now() >= until)
+            return ftx_fail(err, FTX_EDEVICE, "rank %d has not answered within %d s (FTX_PEER_TIMEOUT)", rank,
+                            l->timeout);
+    }
+    until = seconds ? until : 0;
+    if (receive_all(l->link[rank].calls, p, bytes, until))
+        return FTX_OK;
+    if (until && link_now() >= until)
+        return ftx_fail(err, FTX_EDEVICE, "rank %d has not answered within %d s", rank, seconds);
+    return ftx_fail(err, FTX_EDEVICE, "the connection to rank %d has ended", rank);
+}
+
+void links_hurry(Links *l, bool on)
+{
+    __atomic_store_n(&l->hurry, on ? link_now() + l->timeout * 1000 : 0, __ATOMIC_RELEASE);
+}
+
+void link_stop(Links *l, int rank)
+{
+    shutdown(l->link[rank].calls, SHUT_RDWR);
+}
+
+/* --- open and close --------------------------------------------------------------------------------------- */
+
+static FtxStatus start_receivers(Links *l, FtxError *err)
+{
+    sigset_t all, before;
+    int failed = 0;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (int r = 0; !failed && r < l->ranks; r++) {
+        if (r == l->rank)
+            continue;
+        failed = pthread_create(&l->link[r].receiver, NULL, receive_parts, &l->link[r]);
+        l->link[r].receives = !failed;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed ? ftx_fail(err, FTX_ENOMEM, "cannot start a thread for a rank: %s", strerror(failed)) : FTX_OK;
+}
+
+FtxStatus links_open(const Memory *m, int rank, int ranks, uint64_t artifact, Links **out, FtxError *err)
+{
+    Links *l = memory_alloc(m, sizeof *l, 64);
+    FtxStatus s;
+
+    *out = NULL;
+    if (!l)
+        return memory_fail(err, "connections of ranks", sizeof *l);
+    *l = (Links){.wire = {send_part}, .memory = *m, .rank = rank, .ranks = ranks, .listener = -1};
+    pthread_mutex_init(&l->lock, NULL);
+    for (int r = 0; r < FTX_MAX_RANKS; r++)
+        l->link[r] = (Link){.of = l, .rank = r, .calls = -1, .exchange = -1};
+    s = env_int(ENV_FTX_PEER_TIMEOUT, 1, 3600, 10, &l->timeout, err);
+    if (!s)
+        s = meet(l, artifact, err);
+    close_socket(&l->listener);
+    if (!s)
+        s = start_receivers(l, err);
+    if (s) {
+        links_close(l);
+        return s;
+    }
+    *out = l;
+    return FTX_OK;
+}
+
+void links_close(Links *l)
+{
+    if (!l)
+        return;
+
+    const Memory m = l->memory;
+
+    for (int r = 0; r < l->ranks; r++)
+        if (l->link[r].exchange >= 0)
+            shutdown(l->link[r].exchange, SHUT_RDWR);
+    for (int r = 0; r < l->ranks; r++) {
+        if (l->link[r].receives)
+            pthread_join(l->link[r].receiver, NULL);
+        close_socket(&l->link[r].exchange);
+        close_socket(&l->link[r].calls);
+        memory_free(&m, l->link[r].mirror, mirror_bytes(l));
+    }
+    pthread_mutex_destroy(&l->lock);
+    memory_free(&m, l, sizeof *l);
+}
+
+int links_rank(const Links *l)
+{
+    return l->rank;
+}
+
+int links_ranks(const Links *l)
+{
+    return l->ranks;
+}

@@ -1,0 +1,40 @@
+/* link.h - ranks of one model in several processes: which rank this process is, and the connections between all of them.
+ *
+ *   rank 0  listens at FTX_MASTER; each other rank connects to it and says what it runs; rank 0 tells all where all are
+ *   r and 0     a connection for calls (remote.c)
+ *   r and s     a connection for what kernels exchange (wire_*), a thread on each side that receives
+ *
+ * Structs go as they are in memory: all processes run one build of ftx on one kind of machine. Whoever reaches the ports may
+ * take part: they belong into a network of one's own. */
+#ifndef FTX_GROUP_LINK_H
+#define FTX_GROUP_LINK_H
+
+#include <stdbool.h>
+
+#include "../../../kernels/device/io.h"
+#include "../../base/error.h"
+#include "../../base/memory.h"
+#include "../device.h"
+
+/* Meets the other ranks, which must have the same artifact. */
+FtxStatus links_open(const Memory *m, int rank, int ranks, uint64_t artifact, Links **out, FtxError *err);
+void links_close(Links *l); /* l may be NULL */
+int links_rank(const Links *l);
+int links_ranks(const Links *l);
+
+/* Calls: rank 0 with each other rank. Waits up to `seconds`; 0: as long as the connection is there. */
+FtxStatus link_send(Links *l, int rank, const void *p, size_t bytes, FtxError *err);
+FtxStatus link_receive(Links *l, int rank, void *p, size_t bytes, int seconds, FtxError *err);
+/* on: rank 0 has made its part of a call, so answers are due within FTX_PEER_TIMEOUT. Off: a call begins. */
+void links_hurry(Links *l, bool on);
+void link_stop(Links *l, int rank); /* ends both, now and later; from any thread */
+
+/* What kernels of the CPU exchange: the parts of other ranks appear at wire_address, as if that rank had stored them. */
+FtxStatus wire_open(Links *l, FtxExchange *own, uint64_t bytes,
+                    FtxError *err); /* bytes: FtxPeers.bytes, always the same */
+uint64_t wire_address(const Links *l, int rank);
+uint64_t wire_report(const Links *l); /* for FtxPeers.report: an ExchangeWire */
+void wire_close(Links *l);
+int wire_lost(const Links *l); /* the rank whose connection has ended; -1: none */
+
+#endif
