@@ -86,6 +86,16 @@ int command_failed(const FtxError *err)
     return command_exit(err->status);
 }
 
+bool command_rank(const char *artifact, const FtxOptions *open, int *code)
+{
+    FtxError err = {0};
+    int rank;
+    const FtxStatus s = ftx_rank_run(artifact, open, &rank, &err);
+
+    *code = s ? command_failed(&err) : EXIT_DONE;
+    return s || rank > 0;
+}
+
 int command_mistake(const char *command, const char *format, ...)
 {
     const bool ftxc = strcmp(command_program, "ftxc") == 0;

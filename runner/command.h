@@ -35,6 +35,10 @@ void command_say(const char *text);
 /* Prints why a call of the runtime failed; returns its exit code. */
 int command_failed(const FtxError *err);
 
+/* Ranks that are processes (docs/parallel.md): in one above 0 runs its part of the model to the end. True: the command is done,
+ * *code is its exit code. */
+bool command_rank(const char *artifact, const FtxOptions *open, int *code);
+
 /* Prints a mistake on the command line and how to get help; returns EXIT_MISTAKE. */
 int command_mistake(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

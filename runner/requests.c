@@ -184,6 +184,13 @@ static bool take_field(const Reading *r, const char *name, const json_t *v)
 
 /* --- lines ---------------------------------------------------------------------------------------------------- */
 
+static bool is_given(const json_t *body, const char *name)
+{
+    const json_t *v = json_object_get(body, name);
+
+    return v && !json_is_null(v);
+}
+
 static bool read_line(const Reading *r, const char *line, size_t bytes)
 {
     json_error_t error;
@@ -197,7 +204,7 @@ static bool read_line(const Reading *r, const char *line, size_t bytes)
     body = json_object_get(r->l->root, "body");
     if (!json_is_object(body))
         return refuse(r, "body: expected a JSON object");
-    if (!json_object_get(body, "prompt") == !json_object_get(body, "messages"))
+    if (!is_given(body, "prompt") == !is_given(body, "messages"))
         return refuse(r, "body: expected either prompt or messages");
     json_object_foreach(body, name, v) if (!take_field(r, name, v)) return false;
     return true;

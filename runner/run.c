@@ -406,6 +406,21 @@ static int run_encoder(Run *r, const TextList *rest, char *text, size_t bytes)
     return texts_run(r->model, r->engine, &how, rest, text, bytes, o->pair, &r->lines);
 }
 
+/* Answers what has not ended. Lines that were not submitted are read for their ids. */
+static void end_unfinished(Run *r)
+{
+    char why[300];
+
+    for (size_t i = r->answers.printed; r->o->requests && i < r->answers.read; i++) {
+        Job *j = answers_job(&r->answers, i);
+
+        if (!j->line)
+            j->line = requests_read(r->model, j->text, j->bytes, &(FtxRequest){0}, why, sizeof why);
+    }
+    answers_cancel(&r->answers);
+    answers_print(&r->answers);
+}
+
 /* text: the only prompt, which the run takes over; NULL: the prompt is ids, or each line is one. */
 static int run_decoder(Run *r, char *text, size_t bytes, double open_seconds)
 {
@@ -427,10 +442,8 @@ static int run_decoder(Run *r, char *text, size_t bytes, double open_seconds)
     if (has_ids(o) || text)
         answers_add(all, text, bytes);
     s = loop(r, &err);
-    if (command_stopped && o->json) {
-        answers_cancel(all);
-        answers_print(all);
-    }
+    if (command_stopped && (o->json || o->requests))
+        end_unfinished(r);
     if (!o->json && !o->batch && !all->failed && (!s || all->tokens)) {
         putchar('\n');
         fflush(stdout);
@@ -443,10 +456,12 @@ static int run_decoder(Run *r, char *text, size_t bytes, double open_seconds)
 
         if (all->draws)
             snprintf(seed, sizeof seed, "seed %" PRId64 "; ", (int64_t)r->request.seed);
-        command_print(
-            "[%s: %llu tokens in %.3f s, throughput %.0f tokens/s; %sKV cache %llu tokens; opened in %.0f ms; %s]\n",
-            r->info.name, (unsigned long long)all->tokens, t, t > 0.0 ? (double)all->tokens / t : 0.0, seed,
-            (unsigned long long)r->info.kv_tokens, open_seconds * 1e3, r->info.device);
+        command_print("[%s: %llu tokens in %.3f s, throughput %.0f tokens/s; %sKV cache %llu tokens; opened in %.0f "
+                      "ms; %s%s%s]\n",
+                      r->info.name, (unsigned long long)all->tokens, t, t > 0.0 ? (double)all->tokens / t : 0.0, seed,
+                      (unsigned long long)r->info.kv_tokens, open_seconds * 1e3, r->info.device,
+                      strcmp(r->info.plan, "cpu") == 0 ? "" : ", code for ",
+                      strcmp(r->info.plan, "cpu") == 0 ? "" : r->info.plan);
     }
     return s                 ? (int)command_exit(s)
            : r->lines.failed ? EXIT_FAILED
@@ -518,6 +533,8 @@ int run(const char *artifact, int argc, char **argv)
     open.kv_bytes = o.kv_memory;
     open.prefix_cache = o.prefix_cache;
     open.overcommit = o.overcommit;
+    if (command_rank(rest.at[0], &open, &code))
+        return code;
     r = command_must(calloc(1, sizeof *r));
     r->o = &o;
     start = command_seconds();

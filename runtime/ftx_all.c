@@ -1,7 +1,7 @@
 /* ftx_all.c - the runtime as one file, for those who build it into their own program:
  *
  *     cc -O2 -std=gnu11 -D_GNU_SOURCE -Iruntime app.c runtime/ftx_all.c runtime/device/cuda/[a-z]*.c
- *        runtime/device/group/group.c kernels/cpu/[a-z]*.c -lpcre2-8 -lutf8proc -lxxhash -lm -ldl -lpthread
+ *        runtime/device/group/[a-z]*.c kernels/cpu/[a-z]*.c -lpcre2-8 -lutf8proc -lxxhash -lm -ldl -lpthread
  *
  * Add -DFTX_HAVE_CUDA=1 and the folder of cuda.h for GPUs. Apart stay the CUDA device and the group of ranks, which
  * are other structs Device than the CPU's, and the CPU kernels, each compiled once for every kind of

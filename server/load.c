@@ -25,7 +25,7 @@
 typedef struct Options {
     bool help;
     const char *host, *model, *key, *out;
-    int port, requests, input, output, vocab, most, prefix, groups, ttft_ms, tpot_ms;
+    int port, requests, turns, input, output, vocab, most, prefix, groups, ttft_ms, tpot_ms;
     double rate, spread, cancel, timeout;
     uint64_t seed;
 } Options;
@@ -37,6 +37,10 @@ static const Option table[] = {
     {"--model", 0, OPT_TEXT, "NAME", "the model's name (default: the server's first)", AT(model), 0},
     {"--api-key", 0, OPT_TEXT, "KEY", "sent with each request", AT(key), 0},
     {"--requests", 'n', OPT_INT, "N", "how many (default 100)", AT(requests), 0},
+    {"--turns", 0, OPT_INT, "N",
+     "each request begins a conversation of N turns: when an answer has ended, a prompt of all that was said and\n"
+     "--input more tokens follows (default 1)",
+     AT(turns), 0},
     {"--rate", 'r', OPT_NUMBER, "X", "requests a second, on average; 0: all at once (default 0)", AT(rate), 0},
     {"--input", 0, OPT_INT, "N", "tokens of a prompt, on average (default 230)", AT(input), 0},
     {"--output", 0, OPT_INT, "N", "tokens of an answer, on average (default 200)", AT(output), 0},
@@ -44,7 +48,11 @@ static const Option table[] = {
      "standard deviation of the logarithm of lengths; 0: all as long (default 0.8, as in ShareGPT)", AT(spread), 0},
     {"--most", 0, OPT_INT, "N", "most tokens of a prompt, and of an answer (default 1024)", AT(most), 0},
     {"--vocab", 0, OPT_INT, "N", "ids are drawn from 10 to N - 1 (default 1000)", AT(vocab), 0},
-    {"--prefix", 0, OPT_INT, "N", "prompts of a group begin with the same N tokens (default 0)", AT(prefix), 0},
+    {"--prefix", 0, OPT_INT, "N",
+     "prompts of a group begin with the same N tokens, which are part of --input; those of a conversation's first "
+     "turn\n"
+     "come before it (default 0)",
+     AT(prefix), 0},
     {"--groups", 0, OPT_INT, "N", "number of groups (default 1)", AT(groups), 0},
     {"--cancel", 0, OPT_NUMBER, "P", "share of the clients that leave in the middle of their answer (default 0)",
      AT(cancel), 0},
@@ -62,10 +70,14 @@ static const Option table[] = {
 typedef struct Request {
     double planned, first, last; /* seconds from the start */
     int input, output, group;
-    size_t leave; /* after so many pieces; 0: stays */
-    int fd;       /* -1: not sent, or done */
-    int status;   /* HTTP's; 0: none came */
-    int error;    /* errno of the connection; 0: the server closed it, if it did not answer */
+    int *ids;    /* [input]: the prompt, of a later turn with all that was said before */
+    int *answer; /* [output]: ids that came, if a turn follows */
+    size_t n_answer;
+    size_t cached; /* tokens of the prompt that the server knew */
+    size_t leave;  /* after so many pieces; 0: stays */
+    int fd;        /* -1: not sent, or done */
+    int status;    /* HTTP's; 0: none came */
+    int error;     /* errno of the connection; 0: the server closed it, if it did not answer */
     bool done, chunked, whole;
     Chunks chunks;
     Text send, in, body;
@@ -76,7 +88,8 @@ typedef struct Request {
 
 typedef struct Load {
     const Options *o;
-    Request *requests;
+    Request *requests; /* [n]: the turns of a conversation one after another */
+    int n;
     struct sockaddr_storage address;
     socklen_t address_bytes;
     int family, epoll;
@@ -104,15 +117,16 @@ static int draw_length(Load *l, int mean)
     return x < 1.0 ? 1 : x > l->o->most ? l->o->most : (int)(x + 0.5);
 }
 
+/* Later turns begin when the one before has ended. */
 static void plan(Load *l)
 {
     double at = 0.0;
 
-    for (int i = 0; i < l->o->requests; i++) {
+    for (int i = 0; i < l->n; i++) {
         Request *r = &l->requests[i];
 
         r->fd = -1;
-        if (l->o->rate > 0.0)
+        if (l->o->rate > 0.0 && i % l->o->turns == 0)
             at -= log(1.0 - draw(l)) / l->o->rate;
         r->planned = at;
         r->input = draw_length(l, l->o->input);
@@ -122,15 +136,28 @@ static void plan(Load *l)
     }
 }
 
-static void print_request(Load *l, Request *r)
+/* before: the turn before, or NULL. */
+static void make_prompt(Load *l, Request *r, const Request *before)
+{
+    const int said = before ? before->input : 0, known = said + (before ? (int)before->n_answer : 0);
+    Load group = {.o = l->o, .random = 0x9e3779b97f4a7c15u * (uint64_t)(r->group + 1)};
+
+    r->input += known + (l->o->turns > 1 && !before ? l->o->prefix : 0);
+    r->ids = command_must(malloc((size_t)r->input * sizeof *r->ids));
+    for (int i = 0; i < r->input; i++)
+        r->ids[i] = i < said    ? before->ids[i]
+                    : i < known ? before->answer[i - said]
+                                : 10 + (int)(draw(i < l->o->prefix ? &group : l) * (l->o->vocab - 10));
+}
+
+static void print_request(const Load *l, Request *r)
 {
     const Options *o = l->o;
-    Load group = {.o = o, .random = 0x9e3779b97f4a7c15u * (uint64_t)(r->group + 1)};
     Text body = {0};
 
     text_put(&body, "{\"prompt\":[");
     for (int i = 0; i < r->input; i++)
-        text_printf(&body, "%s%d", i ? "," : "", 10 + (int)(draw(i < o->prefix ? &group : l) * (o->vocab - 10)));
+        text_printf(&body, "%s%d", i ? "," : "", r->ids[i]);
     text_printf(&body,
                 "],\"max_tokens\":%d,\"ignore_eos\":true,\"temperature\":0,\"stream\":true,\"return_token_ids\":true,"
                 "\"stream_options\":{\"include_usage\":true}",
@@ -164,18 +191,40 @@ static void end_request(Request *r)
     text_free(&r->body);
 }
 
+/* The turns behind i are not asked: they would lack an answer. */
+static void skip_turns(const Load *l, int i)
+{
+    while (++i % l->o->turns)
+        end_request(&l->requests[i]);
+}
+
 static void begin_request(Load *l, int i)
 {
     Request *r = &l->requests[i];
     struct epoll_event e = {.events = EPOLLIN | EPOLLOUT, .data.u32 = (uint32_t)i};
     const int on = 1;
 
+    make_prompt(l, r, i % l->o->turns ? r - 1 : NULL);
+    if ((i + 1) % l->o->turns)
+        r->answer = command_must(malloc((size_t)r->output * sizeof *r->answer));
     print_request(l, r);
     r->fd = socket(l->family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (r->fd < 0 || (connect(r->fd, (struct sockaddr *)&l->address, l->address_bytes) && errno != EINPROGRESS) ||
         setsockopt(r->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) || epoll_ctl(l->epoll, EPOLL_CTL_ADD, r->fd, &e)) {
         r->error = errno;
         end_request(r);
+        skip_turns(l, i);
+    }
+}
+
+static void end_turn(Load *l, int i, double now)
+{
+    end_request(&l->requests[i]);
+    if (!l->requests[i].whole) {
+        skip_turns(l, i);
+    } else if ((i + 1) % l->o->turns) {
+        l->requests[i + 1].planned = now;
+        begin_request(l, i + 1);
     }
 }
 
@@ -185,15 +234,30 @@ static bool has_token(const char *event)
     return strncmp(event, "data: ", 6) == 0 && (strstr(event, "\"token_ids\":[") || !strstr(event, "\"text\":\"\""));
 }
 
+/* For the prompt of the next turn. */
+static void keep_ids(Request *r, const char *event)
+{
+    const char *at = strstr(event, "\"token_ids\":[");
+    char *end;
+
+    for (at = at ? strchr(at, '[') : NULL; at && *at != ']' && r->n_answer < (size_t)r->output; at = end) {
+        r->answer[r->n_answer] = (int)strtol(at + 1, &end, 10);
+        if (end == at + 1)
+            return;
+        r->n_answer++;
+    }
+}
+
 /* One event of the stream, terminated. False: the client leaves. */
 static bool take_event(Request *r, const char *event, double now)
 {
-    const char *usage = strstr(event, "\"completion_tokens\":");
+    const char *usage = strstr(event, "\"completion_tokens\":"), *cached = strstr(event, "\"cached_tokens\":");
 
     if (strstr(event, "[DONE]")) {
         r->whole = true;
     } else if (usage) {
         r->tokens = strtoull(usage + strlen("\"completion_tokens\":"), NULL, 10);
+        r->cached = cached ? strtoull(cached + strlen("\"cached_tokens\":"), NULL, 10) : 0;
     } else if (has_token(event)) {
         if (r->n_times == r->room) {
             r->room = r->room * 2 + 64;
@@ -202,6 +266,8 @@ static bool take_event(Request *r, const char *event, double now)
         r->first = r->n_times ? r->first : now;
         r->last = now;
         r->times[r->n_times++] = now;
+        if (r->answer)
+            keep_ids(r, event);
         return !r->leave || r->n_times < r->leave;
     }
     return true;
@@ -263,15 +329,16 @@ static void serve_request(Load *l, int i, uint32_t events)
         text_add(&r->in, buffer, (size_t)n);
     if (n < 0 && !r->error)
         r->error = errno;
-    if ((n < 0 && errno != EAGAIN && errno != EINTR) || n == 0 ||
-        (n > 0 && !take_bytes(r, command_seconds() - l->start)))
-        end_request(r);
+    const double now = command_seconds() - l->start;
+
+    if ((n < 0 && errno != EAGAIN && errno != EINTR) || n == 0 || (n > 0 && !take_bytes(r, now)))
+        end_turn(l, i, now);
 }
 
 static void run_load(Load *l)
 {
     struct epoll_event events[256];
-    const int n = l->o->requests;
+    const int n = l->n, turns = l->o->turns;
     int sent = 0, done = 0;
 
     l->start = command_seconds();
@@ -279,9 +346,9 @@ static void run_load(Load *l)
         double now = command_seconds() - l->start;
         int k;
 
-        while (sent < n && l->requests[sent].planned <= now)
-            begin_request(l, sent++);
-        if (sent == n && now > l->requests[n - 1].planned + l->o->timeout)
+        for (; sent < n && l->requests[sent].planned <= now; sent += turns)
+            begin_request(l, sent);
+        if (sent == n && now > l->requests[n - turns].planned + l->o->timeout)
             break;
         k = sent < n ? (int)((l->requests[sent].planned - now) * 1e3) : 100;
         k = epoll_wait(l->epoll, events, LEN(events), k < 0 ? 0 : k);
@@ -326,7 +393,7 @@ static double time_per_token(const Request *r)
 /* Why the first of the requests without an answer has none. */
 static void print_reason(const Load *l)
 {
-    for (int i = 0; i < l->o->requests; i++) {
+    for (int i = 0; i < l->n; i++) {
         const Request *r = &l->requests[i];
 
         if (is_whole(r) || (r->leave && r->n_times == r->leave))
@@ -343,9 +410,9 @@ static void print_reason(const Load *l)
 
 static int print_results(const Load *l)
 {
-    const int n = l->o->requests;
+    const int n = l->n;
     double *first = command_must(calloc((size_t)n + 1, sizeof *first)), *each, *gaps, end = 0.0;
-    size_t whole = 0, good = 0, left = 0, tokens = 0, input = 0, n_gaps = 0, most = 0;
+    size_t whole = 0, good = 0, left = 0, tokens = 0, input = 0, cached = 0, n_gaps = 0, most = 0;
 
     each = command_must(calloc((size_t)n + 1, sizeof *each));
     for (int i = 0; i < n; i++)
@@ -362,6 +429,7 @@ static int print_results(const Load *l)
         if (!is_whole(r))
             continue;
         input += (size_t)r->input;
+        cached += r->cached;
         first[whole] = r->first - r->planned;
         each[whole++] = time_per_token(r);
         good += (r->first - r->planned) * 1e3 <= l->o->ttft_ms && time_per_token(r) * 1e3 <= l->o->tpot_ms;
@@ -370,6 +438,8 @@ static int print_results(const Load *l)
     if (end > 0.0)
         printf("%.2f requests/s, goodput %.2f requests/s, %.1f tokens/s read, %.1f tokens/s written\n",
                (double)whole / end, (double)good / end, (double)input / end, (double)tokens / end);
+    if (cached)
+        printf("%.1f %% of the prompts' tokens were in the prefix cache\n", 100.0 * (double)cached / (double)input);
     printf("%-6s %10s %10s %10s %10s\n", "", "mean", "p50", "p99", "most");
     print_row("TTFT", first, whole);
     print_row("TPOT", each, whole);
@@ -386,12 +456,14 @@ static int write_times(const Load *l)
     FILE *f = fopen(l->o->out, "w");
     bool failed = !f;
 
-    for (int i = 0; f && i < l->o->requests; i++) {
+    for (int i = 0; f && i < l->n; i++) {
         const Request *r = &l->requests[i];
 
         fprintf(f,
-                "%s{\"planned\":%.6f,\"status\":%d,\"whole\":%s,\"input\":%d,\"output\":%d,\"tokens\":%zu,\"times\":[",
-                i ? ",\n" : "[", r->planned, r->status, is_whole(r) ? "true" : "false", r->input, r->output, r->tokens);
+                "%s{\"planned\":%.6f,\"turn\":%d,\"status\":%d,\"whole\":%s,\"input\":%d,\"cached\":%zu,"
+                "\"output\":%d,\"tokens\":%zu,\"times\":[",
+                i ? ",\n" : "[", r->planned, i % l->o->turns, r->status, is_whole(r) ? "true" : "false", r->input,
+                r->cached, r->output, r->tokens);
         for (size_t k = 0; k < r->n_times; k++)
             fprintf(f, "%s%.6f", k ? "," : "", r->times[k]);
         fprintf(f, "]}");
@@ -416,6 +488,7 @@ static void help(void)
            "mean time of the others of a request (TPOT), and from each piece of a stream to the next (ITL).\n\n");
     options_help(table, LEN(table));
     printf("\nExamples:\n  ftxc load --port 8000 --requests 20 --rate 4 --input 40 --output 20 --timeout 60\n"
+           "  ftxc load --port 8000 --requests 4 --turns 3 --input 20 --output 9 --spread 0\n"
            "  ftxc load --port 8000 --requests 20 --input 100 --prefix 80 --groups 2 --output 5 --out times.json\n");
     command_help_exit();
 }
@@ -445,10 +518,11 @@ static int check_options(const Options *o, const TextList *rest)
         int value, low, high;
     } ranges[] = {
         {"--port", o->port, 1, 65535},       {"--requests", o->requests, 1, 1000000},
-        {"--input", o->input, 1, 1 << 20},   {"--output", o->output, 1, 1 << 20},
-        {"--vocab", o->vocab, 11, 1 << 24},  {"--most", o->most, 1, 1 << 20},
-        {"--prefix", o->prefix, 0, 1 << 20}, {"--groups", o->groups, 1, 1 << 20},
-        {"--ttft", o->ttft_ms, 0, 1 << 24},  {"--tpot", o->tpot_ms, 0, 1 << 24},
+        {"--turns", o->turns, 1, 1000},      {"--input", o->input, 1, 1 << 20},
+        {"--output", o->output, 1, 1 << 20}, {"--vocab", o->vocab, 11, 1 << 24},
+        {"--most", o->most, 1, 1 << 20},     {"--prefix", o->prefix, 0, 1 << 20},
+        {"--groups", o->groups, 1, 1 << 20}, {"--ttft", o->ttft_ms, 0, 1 << 24},
+        {"--tpot", o->tpot_ms, 0, 1 << 24},
     };
 
     for (size_t i = 0; i < LEN(ranges); i++)
@@ -457,6 +531,8 @@ static int check_options(const Options *o, const TextList *rest)
                                    ranges[i].high, ranges[i].value);
     if (!(o->rate >= 0.0) || !(o->spread >= 0.0 && o->spread <= 3.0) || !(o->cancel >= 0.0 && o->cancel <= 1.0))
         return command_mistake("load", "--rate, --spread (to 3) and --cancel (to 1) are at least 0");
+    if (o->turns > 1 && o->cancel > 0.0)
+        return command_mistake("load", "--turns: who leaves has no next turn; not with --cancel");
     if (rest->n)
         return command_mistake("load", "unexpected argument \"%.100s\"", rest->at[0]);
     return EXIT_DONE;
@@ -467,6 +543,7 @@ int load(int argc, char **argv)
     Options o = {.host = "127.0.0.1",
                  .port = 8000,
                  .requests = 100,
+                 .turns = 1,
                  .input = 230,
                  .output = 200,
                  .spread = 0.8,
@@ -495,16 +572,19 @@ int load(int argc, char **argv)
         return code;
     l.random = o.seed * 0x9e3779b97f4a7c15u | 1;
     l.epoll = epoll_create1(EPOLL_CLOEXEC);
-    l.requests = command_must(calloc((size_t)o.requests, sizeof *l.requests));
+    l.n = o.requests * o.turns;
+    l.requests = command_must(calloc((size_t)l.n, sizeof *l.requests));
     command_catch_signals();
     plan(&l);
     run_load(&l);
     code = print_results(&l);
     if (o.out && write_times(&l))
         code = EXIT_FAILED;
-    for (int i = 0; i < o.requests; i++) {
+    for (int i = 0; i < l.n; i++) {
         end_request(&l.requests[i]);
         free(l.requests[i].times);
+        free(l.requests[i].ids);
+        free(l.requests[i].answer);
     }
     free(l.requests);
     close(l.epoll);

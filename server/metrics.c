@@ -208,6 +208,28 @@ static void print_success(Text *t, const MetricsRow *row)
     }
 }
 
+static uint64_t refused(const MetricsRow *r)
+{
+    return r->metrics->refused;
+}
+
+static uint64_t recomputed(const MetricsRow *r)
+{
+    return r->stats.recomputed_tokens;
+}
+
+/* A counter that vLLM does not have. */
+static void print_own(Text *t, const char *name, const char *what, const MetricsRow *rows, size_t n,
+                      uint64_t (*value)(const MetricsRow *row))
+{
+    text_printf(t, "# HELP ftx:%s %s\n# TYPE ftx:%s counter\n", name, what, name);
+    for (size_t i = 0; i < n; i++) {
+        text_printf(t, "ftx:%s{model_name=", name);
+        text_json(t, rows[i].model, strlen(rows[i].model));
+        text_printf(t, "} %" PRIu64 "\n", value(&rows[i]));
+    }
+}
+
 void metrics_print(Text *t, const MetricsRow *rows, size_t n, size_t connections)
 {
     for (size_t i = 0; i < n; i++)
@@ -241,13 +263,8 @@ void metrics_print(Text *t, const MetricsRow *rows, size_t n, size_t connections
     }
     text_printf(t, "# HELP ftx:connections open connections\n# TYPE ftx:connections gauge\nftx:connections %zu\n",
                 connections);
-    text_put(t, "# HELP ftx:refused_total requests refused because the queue was full\n"
-                "# TYPE ftx:refused_total counter\n");
-    for (size_t i = 0; i < n; i++) {
-        text_put(t, "ftx:refused_total{model_name=");
-        text_json(t, rows[i].model, strlen(rows[i].model));
-        text_printf(t, "} %" PRIu64 "\n", rows[i].metrics->refused);
-    }
+    print_own(t, "refused_total", "requests refused because the queue was full", rows, n, refused);
+    print_own(t, "recomputed_tokens_total", "tokens that preempted requests had in the KV cache", rows, n, recomputed);
     for (size_t i = 0; i < n; i++)
         pthread_mutex_unlock(&rows[i].metrics->lock);
 }

@@ -14,6 +14,7 @@
 
 #include "grammar.h"
 #include "message.h"
+#include "seccomp.h"
 #include "server.h"
 #include "../runner/command.h"
 #include "../runner/device.h"
@@ -24,7 +25,7 @@
 enum { MOST_KEYS = 1024, DRAIN_SECONDS = 30, FIRST_FILE = 3 /* of systemd's sockets */ };
 
 typedef struct Options {
-    bool help, quiet, keep_reasoning, client_priority, no_prefix_cache, no_overcommit;
+    bool help, quiet, keep_reasoning, client_priority, no_prefix_cache, no_overcommit, no_seccomp;
     const char *host, *key_file, *device, *cors, *tools, *grammar_lib;
     int port, threads, workers, connections, per_address, queue, queue_seconds, step_ms, ping, drain;
     uint64_t max_body, queue_tokens, kv_memory, random_weights;
@@ -76,6 +77,9 @@ static const Option table[] = {
      "a request gets KV memory for all of its max_tokens when it begins (default: as it writes)", AT(no_overcommit), 0},
     {"--random-weights", 0, OPT_SEED, "SEED", "draw the weights from a seed (artifacts without weights)",
      AT(random_weights), 0},
+    {"--no-seccomp", 0, OPT_FLAG, NULL,
+     "allow every system call. By default those that serving does not need fail once the server has started",
+     AT(no_seccomp), 0},
     {"--quiet", 'q', OPT_FLAG, NULL, "no line for each request", AT(quiet), 0},
     {"--help", 'h', OPT_FLAG, NULL, "this text", AT(help), 0},
 };
@@ -200,25 +204,23 @@ static void tell(void *user, const Exchange *x, int status, const char *note)
                       (command_seconds() - x->start) * 1e3, note);
 }
 
-/* To systemd, if it has started the server (sd_notify(3)). */
-static void notify(const char *text)
+/* To systemd, if it has started the server (sd_notify(3)). The socket stays open: seccomp allows no new one. */
+static void notify(Server *s, const char *text)
 {
     const char *path = getenv("NOTIFY_SOCKET");
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     const size_t n = path ? strlen(path) : 0;
-    int fd;
 
     if (!n || n >= sizeof a.sun_path)
         return;
     memcpy(a.sun_path, path, n);
     if (a.sun_path[0] == '@')
         a.sun_path[0] = '\0';
-    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || sendto(fd, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&a,
-                         (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) < 0)
+    if (s->notify < 0)
+        s->notify = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (s->notify < 0 || sendto(s->notify, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&a,
+                                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) < 0)
         command_print("%s: systemd could not be told: %s\n", command_program, strerror(errno));
-    if (fd >= 0)
-        close(fd);
 }
 
 static void stop(void *user)
@@ -226,7 +228,7 @@ static void stop(void *user)
     Server *s = user;
 
     atomic_store(&s->draining, true);
-    notify("STOPPING=1");
+    notify(s, "STOPPING=1");
     http_finish(s->http, s->drain_seconds);
 }
 
@@ -410,6 +412,8 @@ static int run_server(Server *s, const Options *o, const TextList *files)
     options.prefix_cache = !o->no_prefix_cache;
     options.overcommit = !o->no_overcommit;
     options.step_ms = (size_t)o->step_ms;
+    if (command_rank(files->at[0], &options, &code))
+        return code;
     if (o->key_file && !read_keys(s, o->key_file))
         return EXIT_FAILED;
     if (o->grammar_lib && !(s->grammars = grammar_load(o->grammar_lib, error, sizeof error))) {
@@ -426,8 +430,10 @@ static int run_server(Server *s, const Options *o, const TextList *files)
         code = EXIT_INTERNAL;
     }
     if (!code) {
+        notify(s, "READY=1");
+        if (!o->no_seccomp && !seccomp_begin(error, sizeof error))
+            command_print("%s: note: %s\n", command_program, error);
         command_print("%s: ready\n", command_program);
-        notify("READY=1");
         http_run(s->http);
     }
     return code;
@@ -446,7 +452,7 @@ int serve(int argc, char **argv)
                  .drain = DRAIN_SECONDS,
                  .max_body = 8 << 20,
                  .queue_tokens = 1 << 20};
-    Server s = {.started = time(NULL)};
+    Server s = {.started = time(NULL), .notify = -1};
     TextList files = {0};
     char error[300];
     int code;
@@ -476,6 +482,8 @@ int serve(int argc, char **argv)
         grammar_close(s.models[i].vocabulary);
     if (s.http)
         http_close(s.http);
+    if (s.notify >= 0)
+        close(s.notify);
     for (size_t i = 0; i < s.n_keys; i++)
         free(s.keys[i]);
     free(s.keys);

@@ -26,6 +26,7 @@ typedef struct Server {
     bool quiet;
     double drain_seconds;
     time_t started;
+    int notify; /* a socket for systemd; -1: none yet */
 } Server;
 
 /* One route: who answers which path. */

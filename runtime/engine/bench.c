@@ -127,6 +127,7 @@ static void leave(Bench *b)
 static FtxStatus measure(Bench *b, int from, int count, int runs, double *times, FtxError *err)
 {
     FtxEngine *e = b->engine;
+    const int prompt = count == 1 ? from : from + count; /* one token: a generated one */
     Flight *f = &e->flight;
     FtxStatus s = e->api->wait(e->session, err);
 
@@ -134,7 +135,7 @@ static FtxStatus measure(Bench *b, int from, int count, int runs, double *times,
         return s;
     for (int i = 0; i < b->sequences; i++) {
         f->row[i] = (Row){.request = b->request[i], .first = i * count, .count = count, .from = from, .emit = true};
-        b->request[i]->prompt = from + count; /* NOLINT(clang-analyzer-core.NullDereference): all are placed */
+        b->request[i]->prompt = prompt; /* NOLINT(clang-analyzer-core.NullDereference): all are placed */
     }
     f->rows = b->sequences;
     f->tokens = b->sequences * count;

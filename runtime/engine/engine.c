@@ -233,6 +233,7 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
     e->facts = f;
     e->plan = model->plan->head;
     e->api = model->api;
+    e->by_role = f->fixed_sums && e->api->asynchronous;
     e->next_id = 1;
     if (o.overcommit && f->kind == FTX_MODEL_DECODER)
         grow_begin(e);

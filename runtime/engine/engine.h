@@ -236,7 +236,9 @@ struct FtxEngine {
     size_t hyp_text_bytes;
     FtxStats stats;  /* the counters; ftx_engine_stats fills in the rest */
     bool overcommit; /* FtxOptions */
+    bool by_role;    /* FtxFacts.fixed_sums on a GPU: see schedule.c */
     float share;     /* of max_new that a request probably uses (grow.c) */
+    float used;      /* of max_new, by those that have ended: the mean, the last ones count more */
     Pace pace;       /* FtxOptions.step_ms */
     uint64_t next_id;
     FtxError dead; /* .status not 0: the device has failed */
@@ -272,6 +274,8 @@ FtxStatus take_tell(FtxEngine *e, Flight *f, Events *v, FtxError *err); /* lande
 /* draw.c */
 /* Chooses r's next token from the logits in e->draw.row. False: no token is allowed. */
 bool draw_token(FtxEngine *e, Request *r, FtxOut *out);
+/* The logarithm of the sum of exp(logit) of e->draw.row. r: the request that it belongs to. */
+double draw_log_sum(FtxEngine *e, const Request *r);
 
 /* score.c */
 bool score_pending(const Request *r); /* log-probabilities of its prompt are still to be computed */
@@ -317,6 +321,7 @@ FtxStatus schedule_send(FtxEngine *e, FtxError *err);
 
 /* grow.c */
 void grow_begin(FtxEngine *e);                             /* from now on requests grow */
+void grow_learn(FtxEngine *e, const Request *r);           /* r ends by itself */
 bool grow_does(const Request *r);                          /* r takes pages as it grows */
 uint32_t grow_first(const FtxEngine *e, const Request *r); /* pages it takes at admission */
 uint32_t grow_needs(const FtxEngine *e, const Request *r); /* pages that must be there then */

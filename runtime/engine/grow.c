@@ -3,7 +3,7 @@
  *
  * A request is admitted if the pages that the running ones will probably still take leave room for it. How much of its
  * max_new a request probably uses is guessed: `share` falls while all goes well and rises when a request is preempted
- * (as the new-token ratio of SGLang). A preempted request loses its pages and is requeued before all others of its
+ * (as the new-token ratio of SGLang). It does not fall below `used`, the mean of those that have ended. A preempted request loses its pages and is requeued before all others of its
  * priority. When it runs again, the keys and values of its tokens are recomputed: they stand in its ids, so it
  * continues where it was. After MOST_PREEMPTIONS a request takes all its pages at admission, as every request does
  * without this option. */
@@ -15,6 +15,7 @@ enum {
 };
 
 static const float most_share = 0.7f, least_share = 0.1f, falls = 0.99f; /* of each composition */
+static const float learns = 1.0f / 16.0f;                                /* of each request that ends */
 
 static uint32_t pages_for(const FtxEngine *e, const Request *r, int64_t tokens)
 {
@@ -33,6 +34,13 @@ void grow_begin(FtxEngine *e)
 {
     e->overcommit = true;
     e->share = most_share;
+    e->used = least_share;
+}
+
+void grow_learn(FtxEngine *e, const Request *r)
+{
+    if (r->grows)
+        e->used += learns * ((float)(r->length - r->prompt) / (float)(r->limit - r->prompt) - e->used);
 }
 
 bool grow_does(const Request *r)
@@ -93,7 +101,7 @@ static void preempt(FtxEngine *e, Request *r)
     list_add_first(&e->waiting, r);
     r->state = REQUEST_WAITING;
     r->preemptions++;
-    e->share = most_share;
+    e->share = e->used > most_share ? e->used : most_share;
     e->stats.preemptions++;
     e->stats.recomputed_tokens += (uint64_t)r->fed;
 }
@@ -119,6 +127,7 @@ FtxStatus grow_all(FtxEngine *e, bool may_preempt, bool *short_of, FtxError *err
 
     *short_of = false;
     e->share = e->share > least_share ? e->share * falls : e->share;
+    e->share = e->share < e->used ? e->used : e->share;
     for (uint32_t i = 0; i < e->running.n && !s;) {
         Request *r = e->running.at[i];
         const uint32_t now = pages_for(e, r, r->length), soon = pages_for(e, r, (int64_t)r->length + GROW_TOKENS);

@@ -1,8 +1,6 @@
 /* logprobs.c - log-softmax of a row of logits, and its largest values. */
 #include "logprobs.h"
 
-#include <math.h>
-
 /* Keeps the n largest values, best first. `count` are there. */
 static int keep_top(FtxTop *top, int count, int n, int32_t id, float value)
 {
@@ -16,19 +14,13 @@ static int keep_top(FtxTop *top, int count, int n, int32_t id, float value)
     return count < n ? count + 1 : n;
 }
 
-float logprobs_at(const float *logits, uint32_t vocab, int32_t id, FtxTop *top, int n)
+float logprobs_at(const float *logits, uint32_t vocab, double log_sum, int32_t id, FtxTop *top, int n)
 {
-    float most = logits[0];
-    double sum = 0.0;
     int count = 0;
 
-    for (uint32_t v = 1; v < vocab; v++)
-        most = fmaxf(most, logits[v]);
-    for (uint32_t v = 0; v < vocab; v++)
-        sum += exp((double)(logits[v] - most));
     for (uint32_t v = 0; v < vocab && n; v++)
         count = keep_top(top, count, n, (int32_t)v, logits[v]);
     for (int i = 0; i < count; i++)
-        top[i].logprob = (float)((double)(top[i].logprob - most) - log(sum));
-    return (float)((double)(logits[id] - most) - log(sum));
+        top[i].logprob = (float)((double)top[i].logprob - log_sum);
+    return (float)((double)logits[id] - log_sum);
 }

@@ -54,7 +54,7 @@ static FtxStatus fill_model(FtxModel *m, const FtxOptions *o, FtxError *err)
     return s;
 }
 
-FtxStatus model_on(const DeviceApi *api, Artifact *a, uint32_t target, const char *reason, const FtxOptions *o,
+FtxStatus model_on(const DeviceApi *api, Artifact *a, uint32_t plan, const char *reason, const FtxOptions *o,
                    FtxModel **out, FtxError *err)
 {
     const Memory memory = memory_of(o);
@@ -69,7 +69,7 @@ FtxStatus model_on(const DeviceApi *api, Artifact *a, uint32_t target, const cha
     m->memory = memory;
     m->artifact = *a;
     memset(a, 0, sizeof *a);
-    m->plan = artifact_plan(&m->artifact, target);
+    m->plan = &m->artifact.plans[plan];
     m->api = api;
     m->ordinal = o ? o->ordinal : 0;
     m->log = o ? o->log : NULL;
@@ -77,7 +77,7 @@ FtxStatus model_on(const DeviceApi *api, Artifact *a, uint32_t target, const cha
     snprintf(m->device_reason, sizeof m->device_reason, "%s", reason);
     atomic_init(&m->pages, m->artifact.facts->kv_pages);
     atomic_init(&m->users, 1);
-    s = m->plan ? fill_model(m, o, err) : ftx_fail(err, FTX_ENODEVICE, "the artifact has no code for %s", api->name);
+    s = fill_model(m, o, err);
     if (s) {
         model_leave(m);
         return s;
@@ -102,41 +102,34 @@ void model_leave(FtxModel *m)
 
 /* --- the choice ----------------------------------------------------------------------------------- */
 
-static void target_name(uint32_t target, char *text, size_t size)
-{
-    if (target == FTX_TARGET_CPU)
-        snprintf(text, size, "cpu");
-    else
-        snprintf(text, size, "%s_%u%s", target % 10 == 2 ? "compute" : "sm", target / 10, target % 10 == 1 ? "a" : "");
-}
-
 static void list_targets(const Artifact *a, char *text, size_t size)
 {
     size_t n = 0;
 
     text[0] = '\0';
-    for (uint32_t i = 0; i < a->n_plans && n + 20 < size; i++) {
-        char name[20];
-
-        target_name(a->plans[i].head->target, name, sizeof name);
-        n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : "", name);
-    }
+    for (uint32_t i = 0; i < a->n_plans && n + 20 < size; i++)
+        n += (size_t)snprintf(text + n, size - n, "%s%.17s", i ? ", " : "", artifact_string(a, a->plans[i].head->name));
 }
 
-/* Looks for a GPU and code for it: FTX_OK and the target, or the reason. */
-static FtxStatus find_cuda(const Artifact *a, int ordinal, uint32_t *target, FtxError *err)
+/* Looks for a GPU and the nearest plan for it: FTX_OK and its place, or the reason. *target: of the GPU, if there is one. */
+static FtxStatus find_cuda(const Artifact *a, int ordinal, uint32_t *target, uint32_t *plan, FtxError *err)
 {
-    const FtxStatus s = device_cuda_probe(ordinal, target, err);
-    char name[20], all[200];
+    const ArtifactPlan *p;
+    char name[256], all[200];
+    FtxStatus s = device_cuda_probe(ordinal, target, err);
 
+    if (!s)
+        s = device_cuda_name(ordinal, name, sizeof name, err);
     if (s)
         return s;
-    if (artifact_plan(a, *target))
+    p = artifact_plan(a, *target, name);
+    if (p) {
+        *plan = (uint32_t)(p - a->plans);
         return FTX_OK;
-    target_name(*target, name, sizeof name);
+    }
     list_targets(a, all, sizeof all);
-    return ftx_fail(err, FTX_ENODEVICE, "the artifact has no code for this GPU (%s): it was compiled for %s", name,
-                    all);
+    return ftx_fail(err, FTX_ENODEVICE, "the artifact has no code for this GPU (sm_%u%s): it was compiled for %s",
+                    *target / 10, *target % 10 ? "a" : "", all);
 }
 
 /* A device for each rank of the artifact. */
@@ -161,10 +154,12 @@ static FtxStatus check_devices(const Artifact *a, FtxOptions *o, FtxError *err)
 
 static FtxStatus open_cpu(Artifact *a, const char *reason, const FtxOptions *o, FtxModel **out, FtxError *err)
 {
+    const ArtifactPlan *p = artifact_plan(a, FTX_TARGET_CPU, "");
     char all[200];
 
-    if (artifact_plan(a, FTX_TARGET_CPU))
-        return model_on(a->facts->ranks > 1 ? &device_group_cpu : &device_cpu, a, FTX_TARGET_CPU, reason, o, out, err);
+    if (p)
+        return model_on(a->facts->ranks > 1 ? &device_group_cpu : &device_cpu, a, (uint32_t)(p - a->plans), reason, o,
+                        out, err);
     list_targets(a, all, sizeof all);
     artifact_close(a);
     if (*reason)
@@ -175,28 +170,28 @@ static FtxStatus open_cpu(Artifact *a, const char *reason, const FtxOptions *o, 
 
 static FtxStatus open_cuda(Artifact *a, const FtxOptions *o, FtxModel **out, FtxError *err)
 {
-    uint32_t target;
-    const FtxStatus s = find_cuda(a, o->ordinal, &target, err);
+    uint32_t target, plan;
+    const FtxStatus s = find_cuda(a, o->ordinal, &target, &plan, err);
 
     if (s) {
         artifact_close(a);
         return s;
     }
-    return model_on(a->facts->ranks > 1 ? &device_group_cuda : &device_cuda, a, target, "", o, out, err);
+    return model_on(a->facts->ranks > 1 ? &device_group_cuda : &device_cuda, a, plan, "", o, out, err);
 }
 
 /* Takes a GPU if there is one that the artifact has code for, else the CPU. A GPU that fails is reported in the log. */
 static FtxStatus open_auto(const char *path, Artifact *a, const FtxOptions *o, FtxModel **out, FtxError *err)
 {
     FtxError why = {FTX_OK, ""};
-    uint32_t target = FTX_TARGET_CPU;
+    uint32_t target = FTX_TARGET_CPU, plan;
     bool fell = false;
     FtxStatus s;
 
     for (uint32_t i = 0; i < a->n_plans; i++)
         fell |= a->plans[i].head->target != FTX_TARGET_CPU;
-    if (find_cuda(a, o->ordinal, &target, &why) == FTX_OK) {
-        if (model_on(a->facts->ranks > 1 ? &device_group_cuda : &device_cuda, a, target, "", o, out, &why) == FTX_OK)
+    if (find_cuda(a, o->ordinal, &target, &plan, &why) == FTX_OK) {
+        if (model_on(a->facts->ranks > 1 ? &device_group_cuda : &device_cuda, a, plan, "", o, out, &why) == FTX_OK)
             return FTX_OK;
         s = artifact_open(path, a, err); /* the failed attempt has closed it */
         if (s)
@@ -248,6 +243,42 @@ FtxStatus ftx_model_open(const char *path, const FtxOptions *options, FtxModel *
     return ftx_fail(err, FTX_EINVAL, "options.device: no device kind %d", (int)o.device);
 }
 
+/* Opens the artifact and makes rank 0's calls. */
+static FtxStatus run_rank(const char *path, const FtxOptions *o, int rank, int ranks, FtxError *err)
+{
+    const ArtifactPlan *plan;
+    Artifact a;
+    FtxStatus s = artifact_open(path, &a, err);
+
+    if (s)
+        return s;
+    plan = artifact_plan(&a, FTX_TARGET_CPU, "");
+    if (a.facts->ranks != (uint32_t)ranks)
+        s = ftx_fail(err, FTX_EINVAL, "there are %d processes (FTX_RANKS), and the artifact is for %u rank%s", ranks,
+                     a.facts->ranks, a.facts->ranks == 1 ? "" : "s");
+    else if (!plan || o->device == FTX_DEVICE_CUDA)
+        s = ftx_fail(err, FTX_ENODEVICE, "FTX_MASTER is set: ranks in several processes run on the CPU only");
+    else
+        s = remote_run(&device_cpu, &a, plan, o, rank, ranks, err);
+    artifact_close(&a);
+    return s;
+}
+
+FtxStatus ftx_rank_run(const char *path, const FtxOptions *options, int *rank, FtxError *err)
+{
+    FtxOptions o;
+    int ranks;
+    FtxStatus s;
+
+    if (!path || !rank)
+        return ftx_fail(err, FTX_EINVAL, "ftx_rank_run: %s is NULL", path ? "rank" : "path");
+    *rank = 0;
+    s = options_read(options, &o, err);
+    if (!s)
+        s = link_read(rank, &ranks, err);
+    return s || *rank == 0 ? s : run_rank(path, &o, *rank, ranks, err);
+}
+
 void ftx_model_close(FtxModel *model)
 {
     model_leave(model);
@@ -295,6 +326,7 @@ FtxStatus ftx_model_describe(const FtxModel *m, FtxModelInfo *to)
         .end_ids = f->ends,
         .end_ids_count = f->n_ends,
         .has_chat = m->chat.head != NULL,
+        .plan = artifact_string(&m->artifact, m->plan->head->name),
     };
 
     if (!s)

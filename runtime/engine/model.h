@@ -28,8 +28,8 @@ struct FtxModel {
 void model_log(const FtxModel *m, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Opens a model on one device, for ftx_model_open and for tests with a device of their own. Takes the artifact over,
- * also when it fails. reason: FtxModelInfo.device_reason. */
-FtxStatus model_on(const DeviceApi *api, Artifact *a, uint32_t target, const char *reason, const FtxOptions *o,
+ * also when it fails. plan: its place among those of the artifact; reason: FtxModelInfo.device_reason. */
+FtxStatus model_on(const DeviceApi *api, Artifact *a, uint32_t plan, const char *reason, const FtxOptions *o,
                    FtxModel **out, FtxError *err);
 
 void model_leave(FtxModel *m);

@@ -1,7 +1,8 @@
 /* reuse.c - what of a prompt is in the KV cache already: found at admission, made known when its step has ended.
  *
  * At least the last known token is always computed, because its row gives the next one. Pages of generated tokens
- * become known, too: the next turn of a conversation begins with them. */
+ * become known, too: the next turn of a conversation begins with them. Not with e->by_role, where a generated token has
+ * other bits than the same one in a prompt (schedule.c). */
 #include "engine.h"
 
 static const Hash128 *key_of(FtxEngine *e, Request *r, uint32_t page)
@@ -17,6 +18,18 @@ static const Hash128 *key_of(FtxEngine *e, Request *r, uint32_t page)
     return &r->key[page];
 }
 
+/* Tokens of r that others may find, of `known` ones; whole pages of them. */
+static uint32_t shared_tokens(const FtxEngine *e, const Request *r, int known)
+{
+    return (uint32_t)((e->by_role || r->beam.width) && known > r->prompt ? r->prompt : known);
+}
+
+/* Pages of r that it may find. */
+static uint32_t most_pages(const FtxEngine *e, const Request *r)
+{
+    return shared_tokens(e, r, r->length - 1) / e->pages.prefix->block;
+}
+
 uint32_t reuse_find(FtxEngine *e, Request *r)
 {
     const Prefix *p = e->pages.prefix;
@@ -25,7 +38,7 @@ uint32_t reuse_find(FtxEngine *e, Request *r)
     r->found_pages = 0;
     if (!p || r->wants_prompt) /* every token of it must be computed */
         return 0;
-    for (uint32_t i = 0; i < (uint32_t)(r->length - 1) / p->block; i++) {
+    for (uint32_t i = 0; i < most_pages(e, r); i++) {
         const int32_t page = prefix_find(p, key_of(e, r, i), r->ids + (size_t)i * p->block);
 
         if (page < 0)
@@ -40,13 +53,13 @@ bool reuse_awaits(FtxEngine *e, Request *r)
 {
     const uint32_t missing = r->found_pages;
 
-    if (!e->pages.prefix || r->wants_prompt || missing == (uint32_t)(r->length - 1) / e->pages.prefix->block)
+    if (!e->pages.prefix || r->wants_prompt || missing == most_pages(e, r))
         return false;
     for (uint32_t i = 0; i < e->running.n; i++) {
         Request *other = e->running.at[i];
-        const int known = other->beam.width ? other->prompt : other->length - other->unread; /* tokens in its ids */
+        const uint32_t known = shared_tokens(e, other, other->length - other->unread);
 
-        if (other->known_pages > missing || (uint32_t)known < (missing + 1) * e->pages.prefix->block)
+        if (other->known_pages > missing || known < (missing + 1) * e->pages.prefix->block)
             continue;
 
         const Hash128 *a = key_of(e, r, missing), *b = key_of(e, other, missing);
@@ -60,9 +73,9 @@ bool reuse_awaits(FtxEngine *e, Request *r)
 void reuse_landed(FtxEngine *e, Request *r, int tokens)
 {
     const Prefix *p = e->pages.prefix;
-    const int host = r->beam.width && tokens > r->prompt ? r->prompt : tokens; /* tokens that the host knows */
+    const uint32_t shared = shared_tokens(e, r, tokens); /* of a beam search the host knows no others */
 
-    for (; p && (r->known_pages + 1) * p->block <= (uint32_t)host; r->known_pages++)
+    for (; p && (r->known_pages + 1) * p->block <= shared; r->known_pages++)
         prefix_keep(e->pages.prefix, r->pages[r->known_pages], key_of(e, r, r->known_pages),
                     r->ids + (size_t)r->known_pages * p->block);
 }

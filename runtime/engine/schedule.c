@@ -3,7 +3,16 @@
  * A step has limits.tokens tokens. Sequences that decode come first, one token each. The rest goes to prompts (dynamic
  * SplitFuse; batch.h), so a long prompt comes in chunks and delays nobody. Which request begins next: queue.h.
  * Pages for prompt and new tokens are taken at admission, so a running request never lacks memory; with
- * FtxOptions.overcommit they are taken as it grows (grow.c). Page tables change between flights only. */
+ * FtxOptions.overcommit they are taken as it grows (grow.c). Page tables change between flights only.
+ *
+ * Two kernels compute attention: one for rows [0, decode_rows) of a step, which bring one token each, one for the others.
+ * On a GPU they add keys in different orders. With e->by_role a token's kernel follows from its role, so that its bits do
+ * not depend on how its prompt was cut, on pages that were found, or on preemption:
+ *
+ *   a token of the prompt   the second kernel, also if its row brings it alone
+ *   a generated token       the first kernel, also when it is read again: then one a step, since the kernel takes no more
+ *
+ * Pages that hold generated tokens are found by nobody then, since a later prompt with the same text has other bits. */
 #include <assert.h>
 #include <limits.h>
 #include <string.h>
@@ -269,9 +278,15 @@ FtxStatus schedule_encode(FtxEngine *e, FtxError *err)
 /* --- composition -------------------------------------------------------------------------------------- */
 
 /* It has tokens to read before it gets a new one: a prompt, or all that it had when it was preempted. */
-static bool is_prompt(const Request *r)
+static bool is_prompt(const FtxEngine *e, const Request *r)
 {
-    return r->fed < r->prompt || r->fed < r->length - 1;
+    return r->fed < r->prompt || (!e->by_role && r->fed < r->length - 1);
+}
+
+/* Whether attention of the row is computed as that of generated tokens. */
+static bool is_decode(const FtxEngine *e, const Row *w)
+{
+    return w->count == 1 && (!e->by_role || w->from >= w->request->prompt);
 }
 
 /* A further sample starts only after a step in which the first one fed the shared tokens: attention may read the
@@ -293,15 +308,16 @@ static Row row_of(Request *r, int count)
     return (Row){.request = r, .count = count, .from = r->fed, .emit = emit};
 }
 
-/* Puts rows of one token first: then token t belongs to row t. */
-static void order_rows(Flight *f, const Row *rows, int n)
+/* Puts decode rows, of one token, first: then token t belongs to row t. */
+static void order_rows(FtxEngine *e, const Row *rows, int n)
 {
+    Flight *f = &e->flight;
     int first = 0;
 
     f->rows = 0;
-    for (int one = 1; one >= 0; one--)
+    for (int decode = 1; decode >= 0; decode--)
         for (int i = 0; i < n; i++)
-            if ((rows[i].count == 1) == one) {
+            if (is_decode(e, &rows[i]) == decode) {
                 f->row[f->rows] = rows[i];
                 f->row[f->rows++].first = first;
                 first += rows[i].count;
@@ -319,16 +335,16 @@ static void list_batch(FtxEngine *e)
         e->batch[i] = (BatchItem){0};
         if (r->length >= r->limit)
             continue;
-        if (!is_prompt(r))
+        if (!is_prompt(e, r))
             e->batch[i].lanes = r->beam.width ? r->beam.width : 1;
         else if (!r->leader && !score_pending(r) && r != e->scored)
-            e->batch[i] = (BatchItem){.need = r->length - r->fed, .started = r->fed > r->placed && !r->wants_prompt};
+            e->batch[i] = (BatchItem){.need = (e->by_role ? r->prompt : r->length) - r->fed,
+                                      .started = r->fed > r->placed && !r->wants_prompt};
     }
 }
 
 void schedule_compose(FtxEngine *e)
 {
-    Flight *f = &e->flight;
     Row *rows = e->scratch_rows;
     int n = 0, decode = 0;
 
@@ -347,7 +363,7 @@ void schedule_compose(FtxEngine *e)
         }
         r->fed += count;
     }
-    order_rows(f, rows, n);
+    order_rows(e, rows, n);
     start_samples(e); /* for the next step: the first sample may end before it */
 }
 
@@ -362,7 +378,7 @@ static void choose_program(FtxEngine *e)
         const Row *w = &f->row[i];
         const int left = w->request->limit - (w->from + w->count);
 
-        decode = decode && w->count == 1 && w->emit;
+        decode = decode && is_decode(e, w) && w->emit;
         /* the host reads logits after this step, or a beam search gets rows for its other lanes */
         grows = grows || engine_reads_logits(w->request) ||
                 ((w->request->wants_logits || w->request->beam.width) && w->emit &&
@@ -469,7 +485,7 @@ FtxStatus schedule_write(FtxEngine *e, FtxError *err)
     f->stop = false;
     *step = (FtxStep){.tokens = f->tokens, .rows = f->rows};
     for (int i = 0; i < f->rows; i++) {
-        step->decode_rows += f->row[i].count == 1;
+        step->decode_rows += is_decode(e, &f->row[i]);
         step->processors |= !f->row[i].request->params.simple;
         biased = f->row[i].request->params.n_bias ? i + 1 : biased;
         write_row(e, i);

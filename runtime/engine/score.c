@@ -72,8 +72,8 @@ static FtxStatus score_rows(FtxEngine *e, Request *r, int at, int rows, float *l
         if (!s && logits)
             memcpy(logits + (size_t)i * e->facts->vocab, e->draw.row, bytes);
         if (!s)
-            logprobs[i] =
-                logprobs_at(e->draw.row, e->facts->vocab, r->ids[at + i + 1], top + (size_t)i * MOST_TOP, r->top);
+            logprobs[i] = logprobs_at(e->draw.row, e->facts->vocab, draw_log_sum(e, r), r->ids[at + i + 1],
+                                      top + (size_t)i * MOST_TOP, r->top);
     }
     return s;
 }

@@ -110,7 +110,8 @@ static FtxStatus land_row(FtxEngine *e, const Flight *f, int i, FtxError *err)
         return s;
     r->ids[length] = o->token == NO_TOKEN ? 0 : is_forced(r, o) ? r->forced_eos : o->token; /* 0: a ghost reads it */
     if (engine_reads_logits(r) && o->token != NO_TOKEN)
-        o->logprob = logprobs_at(e->draw.row, e->facts->vocab, r->ids[length], e->top + (size_t)i * MOST_TOP, r->top);
+        o->logprob = logprobs_at(e->draw.row, e->facts->vocab, draw_log_sum(e, r), r->ids[length],
+                                 e->top + (size_t)i * MOST_TOP, r->top);
     return FTX_OK;
 }
 
@@ -206,8 +207,10 @@ static FtxStatus tell_row(FtxEngine *e, Request *r, int i, Events *v, FtxError *
                      event->finish != FTX_RUNNING, &event->text, &event->text_bytes, &stopped, err);
     if (stopped)
         event->finish = FTX_FINISH_STOP;
-    if (!s && event->finish != FTX_RUNNING)
+    if (!s && event->finish != FTX_RUNNING) {
+        grow_learn(e, r);
         submit_end_running(e, r);
+    }
     return s;
 }
 

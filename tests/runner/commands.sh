@@ -246,7 +246,7 @@ done
 says 2 'no target is named; known: cpu sm_80 .* compute_90 all ptx' compile tests/models/tiny-llama -t , -o "$room/x.ftx"
 # Tuning files: --tune names one; else the spec's folder and the user's are searched by the name of the GPU.
 says 0 'GPU of a kind: h200 h100; PTX' compile --help
-says 2 'h200 and sm_90a have the same machine code' compile tests/models/tiny-llama -t h200,sm_90a -o "$room/x.ftx"
+FTX_NVRTC=$room/none says 1 'needs NVRTC' compile tests/models/tiny-llama -t h200,sm_90a,h100 -o "$room/x.ftx"
 mkdir -p "$room/tuned/tune" "$room/user/ftxc/tune"
 cp specs/fable.lua "$room/tuned"
 ln -s "$root/specs/fable" "$room/tuned/fable"
@@ -261,14 +261,18 @@ says 0 'on sm_90a' why "$room/tuned/fable.lua" %20 -t sm_90a
 mv "$room/tuned/tune/nvidia-h200.lua" "$room/user/ftxc/tune"
 XDG_CONFIG_HOME=$room/user says 2 'user/ftxc/tune/nvidia-h200.lua: the file is for NVIDIA H100' why "$room/tuned/fable.lua" %20 -t h200
 # ftxc tune: its mistakes, and what it says without a GPU.
-says 2 'expected one spec or folder, found 0 arguments' tune
-says 2 'expected one spec or folder, found 2 arguments' tune a.lua b.lua
+says 2 'expected one spec, folder or artifact, found 0 arguments' tune
+says 2 'expected one spec, folder or artifact, found 2 arguments' tune a.lua b.lua
 says 2 'minutes: expected 1 to 1000, found 0' tune a.lua --minutes 0
 says 2 'minutes: expected 1 to 1000, found 1001' tune a.lua --minutes 1001
 says 2 'context: expected 0 or more, found -1' tune a.lua --context -1
 says 2 'buckets: expected numbers with commas between, found "8;9"' tune a.lua --buckets '8;9'
 says 2 'buckets: expected numbers with commas between, found ""' tune a.lua --buckets ''
 FTX_CUDA=0 says 1 'tune measures on a GPU: ' tune specs/fable.lua
+"$FTXC" compile tests/models/tiny-llama -t cpu --no-weights -q -o "$room/made.ftx"
+says 2 'made.ftx: was made from tiny-llama, which is neither beside it nor in this folder: name the spec' tune "$room/made.ftx"
+ln -s "$root/tests/models/tiny-llama" "$room/tiny-llama"
+FTX_CUDA=0 says 1 'tune measures on a GPU: ' tune "$room/made.ftx"
 says 2 'emit-cuda: no target is a GPU' compile tests/models/tiny-llama -t cpu --emit-cuda "$room/cuda" -o "$room/x.ftx"
 says 2 'no-weights stores none' compile tests/models/tiny-llama -t cpu --sidecar --no-weights -o "$room/x.ftx"
 for file in fable.lua fable/model.safetensors fable/tokenizer.json; do

@@ -34,7 +34,7 @@ cat >"$room/in" <<END
 {"custom_id":"b","body":{$once,"max_completion_tokens":9,"temperature":1.0,"top_k":20,"seed":5,"n":1,"user":null}}
 {"body":{"prompt":[5,17,9],"max_tokens":3,"temperature":0,"ignore_eos":true}}
 {"custom_id":"stop","body":{$once,"temperature":0,"max_tokens":40,"stop":["zzzz"," a"]}}
-{"custom_id":"end","body":{$once,"temperature":0,"max_tokens":40,"stop_token_ids":[5,300]}}
+{"custom_id":"end","body":{$once,"temperature":0,"max_tokens":40,"stop_token_ids":[5,300],"messages":null}}
 END
 # shellcheck disable=SC2086
 {
@@ -116,6 +116,25 @@ early_stopping: expected true, false or \
 messages: the artifact has no chat template: put 
 END
 }
+
+# Ctrl-C: what has not ended is answered as cancelled, also what has not begun.
+{
+    echo "{\"custom_id\":\"0\",\"body\":{$once,\"max_tokens\":1}}"
+    for i in $(seq 99); do
+        echo "{\"custom_id\":\"$i\",\"body\":{$once,\"max_tokens\":900,\"ignore_eos\":true}}"
+    done
+} >"$room/many"
+: >"$room/out"
+# shellcheck disable=SC2086
+"$FTXC" $fable --requests <"$room/many" >"$room/out" 2>"$room/err" &
+until [ -s "$room/out" ]; do sleep 0.02; done
+kill -TERM $!
+code=0
+wait $! || code=$?
+[ $code = 130 ] || fail "exit code $code: $(cat "$room/err")"
+test "$(wc -l <"$room/out")" = 100 || fail "$(wc -l <"$room/out") answers to 100 lines"
+test "$(grep -c '"code":"batch_cancelled"' "$room/out")" -gt 50 || fail "$(head -c 2000 "$room/out")"
+sed -n 100p "$room/out" | grep -q '"custom_id":"99"' || fail "$(tail -n 1 "$room/out")"
 
 # A conversation, by the chat template.
 cp specs/fable/tokenizer.json "$room/"

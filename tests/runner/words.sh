@@ -141,7 +141,11 @@ ON | on | 1) ;; # sanitizers reserve terabytes
     (
         ulimit -v 60000
         refused 3 'no memory for the engine' run "$room/fable.ftx" x -d cpu
-        ulimit -v 20000
+        least=20000 # or what the program itself needs: one with counters of lines is larger
+        until (ulimit -v $least && "$FTXC" --version >/dev/null 2>&1); do
+            least=$((least + 2000))
+        done
+        ulimit -v $least
         refused 3 'cannot map' run "$room/fable.ftx" x -d cpu
     )
     ;;

@@ -130,6 +130,7 @@ void fake_artifact(FakeArtifact *f, const FakeSizes *s)
                           .end_ids = s->end_ids,
                           .bad_words = s->bad_words + s->n_words,
                           .n_ends = s->n_ends,
+                          .fixed_sums = s->fixed_sums,
                           .bos = -1,
                           .start = -1,
                           .pad = -1,
@@ -150,7 +151,8 @@ void fake_artifact(FakeArtifact *f, const FakeSizes *s)
     p->head = &f->plan;
     p->programs = f->program;
     a->facts = &f->facts;
-    a->strings = "";
+    a->strings = "\0cpu\0sm_90";
+    f->plan.name = s->target ? 5 : 1;
     a->n_plans = 1;
     a->bad_words = s->words;
     a->n_bad_words = s->n_words;
@@ -161,7 +163,7 @@ FtxStatus fake_model(FakeArtifact *f, const FtxOptions *o, FtxModel **model, Ftx
 {
     Artifact copy = f->artifact;
 
-    return model_on(fake.asynchronous ? &device_cuda : &fake_device, &copy, f->plan.target, "", o, model, err);
+    return model_on(fake.asynchronous ? &device_cuda : &fake_device, &copy, 0, "", o, model, err);
 }
 
 /* --- device ----------------------------------------------------------------------------------------- */
@@ -178,7 +180,7 @@ typedef struct Command {
     const char *data; /* of a write: in the queue's buffers once it is enqueued */
 } Command;
 
-enum { QUEUE = 64, MOST_CONTEXT = 65536, WRITE_BYTES = 65536 };
+enum { QUEUE = 64, MOST_CONTEXT = 65536, WRITE_BYTES = 65536, DECODED = 1 << 30 /* in a key: a decode row wrote it */ };
 
 struct Device {
     Memory memory;
@@ -247,6 +249,16 @@ static int32_t *cache(Session *s, int slot, int pos)
     return s->kv + (size_t)page * f->kv_block + (size_t)pos % f->kv_block;
 }
 
+static bool by_role(const Session *s)
+{
+    return s->device->artifact->facts->fixed_sums && fake.asynchronous;
+}
+
+static bool is_decode(const Session *s, const FtxRow *r)
+{
+    return r->q_len == 1 && (!by_role(s) || r->kv_len > r->prompt);
+}
+
 /* What io.h promises of a step. */
 static void check_step(Session *s, const Command *c)
 {
@@ -269,9 +281,10 @@ static void check_step(Session *s, const Command *c)
         EXPECT(r->q_start == at && r->q_len >= 1, "row %d: %d %d", i, r->q_start, r->q_len);
         EXPECT(r->slot >= 0 && r->slot < (int)f->sequences, "row %d: slot %d", i, r->slot);
         EXPECT(p->kind == FTX_PROG_STEP || r->emit, "row %d of a decode program emits nothing", i);
-        EXPECT(r->q_len > 1 || singles == i, "row %d of one token after longer ones", i);
+        EXPECT(!is_decode(s, r) || singles == i, "row %d of one token after others", i);
         EXPECT(r->kv_len <= r->limit && r->limit <= (int)f->context, "row %d: %d %d", i, r->kv_len, r->limit);
-        singles += r->q_len == 1;
+        EXPECT(p->kind == FTX_PROG_STEP || is_decode(s, r), "row %d of a decode program is a prompt's", i);
+        singles += is_decode(s, r);
         for (int k = 0; k < i; k++)
             EXPECT(params[i].logits || row[k].slot != r->slot, "slot %d twice", r->slot);
         for (int k = 0; k < params[i].n_bias; k++) {
@@ -304,7 +317,8 @@ static void check_early_reads(Session *s, const Command *c)
         for (int p = 0; p < row[i].kv_len - row[i].q_len; p++)
             for (int t = 0; t < c->T; t++)
                 EXPECT(cache(s, row[i].slot, p) != cache(s, token[t].slot, token[t].pos) ||
-                           (params[i].logits && (!fake.asynchronous || *cache(s, row[i].slot, p) == token[t].id)),
+                           (params[i].logits &&
+                            (!fake.asynchronous || (*cache(s, row[i].slot, p) & ~DECODED) == token[t].id)),
                        "row %d reads position %d, which token %d of the same step writes", i, p, t);
 }
 
@@ -321,16 +335,21 @@ static void run_row(Session *s, int i)
     volatile FtxOut *out = (FtxOut *)(s->out + s->device->plan->head->named[FTX_NAMED_out]) +
                            (size_t)(n % FTX_OUT_RING) * f->sequences + i;
     int32_t *history = (int32_t *)named_state(s, FTX_NAMED_history) + (size_t)r->slot * f->context;
+    const int32_t decoded = by_role(s) && is_decode(s, r) ? DECODED : 0;
     int32_t ids[MOST_CONTEXT], next;
     int finish = 0;
 
     fake.params = *p;
     for (int k = 0; k < r->q_len; k++)
-        *cache(s, r->slot, token[k].pos) = history[token[k].pos] = token[k].id;
+        *cache(s, r->slot, token[k].pos) = (history[token[k].pos] = token[k].id) | decoded;
     if (!(r->emit || p->logits) || r->done)
         return;
     for (int k = 0; k < n; k++) {
         ids[k] = *cache(s, r->slot, k);
+        EXPECT(!by_role(s) || fake.made_up || (ids[k] & DECODED) == (k < r->prompt ? 0 : DECODED),
+               "row %d: the key at %d of %d was written by a %s row", i, k, r->prompt,
+               ids[k] & DECODED ? "decode" : "prompt");
+        ids[k] &= ~DECODED;
         EXPECT(fake.made_up || history[k] == ids[k], "row %d: the history of slot %d has %d at %d, its pages %d", i,
                r->slot, history[k], k, ids[k]);
     }
@@ -670,4 +689,11 @@ FtxStatus device_cuda_probe(int ordinal, uint32_t *target, FtxError *err)
     (void)ordinal;
     *target = 900;
     return fake.probe ? ftx_fail(err, fake.probe, "no fake GPU") : FTX_OK;
+}
+
+FtxStatus device_cuda_name(int ordinal, char *name, size_t bytes, FtxError *err)
+{
+    (void)ordinal, (void)err;
+    snprintf(name, bytes, "NVIDIA Fake");
+    return FTX_OK;
 }

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "kernels/cpu/consts.h"
 #include "kernels/cpu/cpu.h"
 #include "runtime/device/cpu/extents.h"
 #include "runtime/device/device.h"
@@ -44,7 +45,7 @@ static void open_lying(Lying *l, const char *model)
     assert_int_equal(system(command), 0);
     if (artifact_open(path, &l->artifact, &err))
         fail_msg("%s", err.text);
-    l->plan = *artifact_plan(&l->artifact, FTX_TARGET_CPU);
+    l->plan = *artifact_plan(&l->artifact, FTX_TARGET_CPU, "");
     l->plan.kernels = l->kernel = copy_of(l->plan.kernels, l->plan.n_kernels * sizeof *l->kernel);
     l->plan.operands = l->operand = copy_of(l->plan.operands, l->plan.n_operands * sizeof *l->operand);
     l->plan.consts = l->consts = copy_of(l->plan.consts, l->plan.n_consts * sizeof *l->consts);
@@ -367,10 +368,34 @@ static void test_long_source(void **state)
     close_lying(&l);
 }
 
+/* A table of biases has as many distances forwards as backwards: those of an even number would end behind it. */
+static void test_even_table(void **state)
+{
+    static const struct {
+        const char *family;
+        uint32_t span;
+    } kernels[] = {{"attend", ATTEND_SPAN}, {"attend_texts", ATTEND_TEXTS_SPAN}};
+    Lying l;
+
+    (void)state;
+    open_lying(&l, "../runtime/touched/translator.lua --no-weights");
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
+        const uint32_t launch = launch_of(&l, kernels[i].family);
+        int64_t *c = &l.consts[l.plan.kernels[l.plan.launches[launch].kernel].first_const + kernels[i].span];
+
+        assert_int_equal(*c, 7);
+        *c = 6;
+        refused_for(&l, launch, "a table of six distances", "its constants do not fit");
+        *c = 7;
+    }
+    opens(&l);
+    close_lying(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_lies), cmocka_unit_test(test_half_a_form),
-                                       cmocka_unit_test(test_long_source)};
+                                       cmocka_unit_test(test_even_table), cmocka_unit_test(test_long_source)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

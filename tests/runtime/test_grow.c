@@ -68,16 +68,18 @@ static void test_together(void **state)
 }
 
 /* Pages run out: some requests are preempted, run again, and their events do not show it. */
-static void preemptions(bool asynchronous, bool prefix)
+static void preemptions(bool asynchronous, bool prefix, bool fixed)
 {
-    const FakeSizes sizes = large_sizes(60);
+    FakeSizes sizes = large_sizes(60);
     Job job[6];
     FtxStats stats;
     Bed b;
     int most = 0;
 
+    sizes.fixed_sums = fixed;
     open_growing(&b, &sizes, asynchronous, prefix);
-    b.engine->share = 0.0f; /* nobody is expected to write much */
+    assert_int_equal(b.engine->by_role, fixed && asynchronous);
+    b.engine->share = b.engine->used = 0.0f; /* nobody is expected to write much */
     for (int i = 0; i < 6; i++) {
         make_job(&job[i], 7 + i, (uint64_t)i);
         job[i].request.max_new = 120;
@@ -104,8 +106,8 @@ static void preemptions(bool asynchronous, bool prefix)
 static void test_preemptions(void **state)
 {
     (void)state;
-    for (int i = 0; i < 4; i++)
-        preemptions(i & 1, i & 2);
+    for (int i = 0; i < 8; i++)
+        preemptions(i & 1, i & 2, i & 4);
 }
 
 /* What a preempted request has to recompute: with a prefix cache, only what others have taken of its pages. */
@@ -120,7 +122,7 @@ static void test_reads_again(void **state)
         Bed b;
 
         open_growing(&b, &sizes, false, prefix);
-        b.engine->share = 0.0f;
+        b.engine->share = b.engine->used = 0.0f;
         for (int i = 0; i < 2; i++) {
             make_job(&job[i], 40 - 10 * i, (uint64_t)i);
             job[i].request.max_new = 100;
@@ -141,6 +143,63 @@ static void test_reads_again(void **state)
         close_bed(&b);
     }
     assert_true(tokens[1] < tokens[0]);
+}
+
+/* Four requests, which run to their ends; returns how often one was preempted so far. */
+static uint64_t run_four(Bed *b, const int32_t *stop_ids, size_t count)
+{
+    Job job[4];
+
+    for (int i = 0; i < 4; i++) {
+        make_job(&job[i], 8, (uint64_t)i);
+        job[i].request.max_new = 100;
+        job[i].request.stop_ids = stop_ids;
+        job[i].request.stop_ids_count = count;
+        submit(b, &job[i]);
+    }
+    while (ftx_engine_busy(b->engine))
+        step(b);
+    return ftx_engine_stats(b->engine).preemptions;
+}
+
+/* Where requests use all of their max_new, later ones begin only when there is memory for all of it, so that nobody is
+ * preempted any more. Those that end early make them begin sooner again; those that are cancelled say nothing. */
+static void test_learns(void **state)
+{
+    const FakeSizes sizes = large_sizes(60);
+    const int32_t ends[] = {3, 9};
+
+    (void)state;
+    for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
+        uint64_t preempted = 0;
+        float used;
+        Job job;
+        Bed b;
+
+        open_growing(&b, &sizes, asynchronous, false);
+        b.engine->share = b.engine->used = 0.0f;
+        for (int wave = 0; wave < 24; wave++)
+            preempted = run_four(&b, NULL, 0);
+        assert_true(preempted > 0);
+        for (int wave = 0; wave < 12; wave++)
+            assert_int_equal(run_four(&b, NULL, 0), preempted);
+        used = b.engine->used;
+        assert_true(used > 0.99f && used < 1.001f && b.engine->share > 0.99f);
+
+        make_job(&job, 8, 1);
+        job.request.max_new = 100;
+        submit(&b, &job);
+        step(&b);
+        assert_int_equal(ftx_engine_cancel(b.engine, job.id, NULL), FTX_OK);
+        while (ftx_engine_busy(b.engine))
+            step(&b);
+        assert_true(b.engine->used >= used && b.engine->used <= used);
+
+        for (int wave = 0; wave < 4; wave++)
+            run_four(&b, ends, 2);
+        assert_true(b.engine->used < 0.95f);
+        close_bed(&b);
+    }
 }
 
 /* A request alone takes all the pages there are; one that was preempted twice takes all of its pages at once. */
@@ -220,7 +279,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_together), cmocka_unit_test(test_preemptions), cmocka_unit_test(test_reads_again),
-        cmocka_unit_test(test_limits),   cmocka_unit_test(test_random),
+        cmocka_unit_test(test_learns),   cmocka_unit_test(test_limits),      cmocka_unit_test(test_random),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

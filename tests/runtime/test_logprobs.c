@@ -109,7 +109,7 @@ static void test_largest(void **state)
     for (int i = 0; i < 9; i++)
         sum += exp((double)logits[i] - 7.0);
     for (int n = 0; n <= 9; n++) {
-        assert_true(fabs((double)logprobs_at(logits, 9, 7, top, n) - (3.0 - 7.0 - log(sum))) < 1e-6);
+        assert_true(fabs((double)logprobs_at(logits, 9, 7.0 + log(sum), 7, top, n) - (3.0 - 7.0 - log(sum))) < 1e-6);
         for (int i = 0; i < n; i++) {
             assert_int_equal(top[i].id, want[i]);
             if (i < 8)

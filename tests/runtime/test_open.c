@@ -32,8 +32,9 @@ void artifact_close(Artifact *a)
     *a = (Artifact){0};
 }
 
-const ArtifactPlan *artifact_plan(const Artifact *a, uint32_t target)
+const ArtifactPlan *artifact_plan(const Artifact *a, uint32_t target, const char *device)
 {
+    assert_string_equal(device, target == FTX_TARGET_CPU ? "" : "NVIDIA Fake");
     for (uint32_t i = 0; i < a->n_plans; i++)
         if (a->plans[i].head->target == target)
             return &a->plans[i];
@@ -87,6 +88,7 @@ static void assert_device(FtxModel *m, const char *device, const char *reason)
     FtxModelInfo info;
 
     ftx_model_info(m, &info);
+    assert_string_equal(info.plan, strncmp(device, "cpu", 3) == 0 ? "cpu" : "sm_90");
     assert_memory_equal(info.device, device, strlen(device));
     assert_true(*reason ? strstr(info.device_reason, reason) != NULL : !*info.device_reason);
     assert_int_equal(info.vocab, 61);

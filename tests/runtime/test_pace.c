@@ -99,6 +99,20 @@ static void test_measured(void **state)
     assert_int_equal(fake.runs, 0);
     close_bed(&b);
 
+    for (int n = 1;; n++) { /* each run in turn fails, of a decode step or of a prompt */
+        reset_fake(true, 0);
+        fake.made_up = true;
+        fake.fail_at = n;
+        if (open_paced(&b, &sizes, 1, &err) == FTX_OK) {
+            assert_int_equal(n, fake.runs + 1);
+            close_bed(&b);
+            break;
+        }
+        assert_int_equal(err.status, FTX_EDEVICE);
+        assert_string_equal(err.text, "the fake device has failed");
+        ftx_model_close(b.model);
+    }
+    reset_fake(true, 0);
     assert_int_equal(open_paced(&b, &sizes, 60001, &err), FTX_EINVAL);
     assert_string_equal(err.text, "step_ms: expected 0 to 60000, found 60001");
     ftx_model_close(b.model);

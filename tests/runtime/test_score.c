@@ -17,9 +17,9 @@ static double logprob_of(const int32_t *ids, int n, uint32_t vocab, int32_t next
     return at - log(sum);
 }
 
-static void test_score(void **state)
+static void scores(bool fixed)
 {
-    const FakeSizes sizes = fake_sizes(); /* four rows a step */
+    FakeSizes sizes = fake_sizes(); /* four rows a step */
     int32_t ids[40];
     float logprobs[40], again[40];
     float *logits = malloc(sizeof *logits * 39 * sizes.vocab);
@@ -27,7 +27,7 @@ static void test_score(void **state)
     Bed b;
     Job j;
 
-    (void)state;
+    sizes.fixed_sums = fixed;
     for (int i = 0; i < 40; i++)
         ids[i] = (i * 23 + 5) % 61;
     reset_fake(true, 50);
@@ -53,6 +53,13 @@ static void test_score(void **state)
     assert_string_equal(err.text, "score: logits is NULL");
     close_bed(&b);
     free(logits);
+}
+
+static void test_score(void **state)
+{
+    (void)state;
+    scores(false);
+    scores(true);
 }
 
 int main(void)

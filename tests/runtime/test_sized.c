@@ -28,7 +28,7 @@ static void test_no_padding(void **state)
 #define ENDS_WITH(type, field) assert_int_equal(offsetof(type, field) + sizeof(((type *)0)->field), sizeof(type))
     (void)state;
     ENDS_WITH(FtxOptions, device_count);
-    ENDS_WITH(FtxModelInfo, end_ids_count);
+    ENDS_WITH(FtxModelInfo, plan);
     ENDS_WITH(FtxRequest, mask_user);
     ENDS_WITH(FtxEvent, prompt_top);
     ENDS_WITH(FtxStats, waiting_tokens);

@@ -16,6 +16,7 @@
 
 #include "kernels/cpu/consts.h"
 #include "kernels/cpu/cpu.h"
+#include "runtime/base/dtype.h"
 #include "runtime/device/cpu/extents.h"
 #include "runtime/ftx.h"
 #include "tests/temp.h"
@@ -92,7 +93,7 @@ static uint32_t sizes_of(const char *family, const CpuCall *c, Extent *e)
     FtxOperand operand[EXTENT_OPERANDS] = {{0}};
     FtxProgram program = {.kind = encodes(family, c) ? FTX_PROG_ENCODE : FTX_PROG_STEP, .bucket = (uint32_t)c->T};
     const FtxLaunch launch = {0};
-    ArtifactPlan plan = *artifact_plan(&artifact, FTX_TARGET_CPU);
+    ArtifactPlan plan = *artifact_plan(&artifact, FTX_TARGET_CPU, "");
     Artifact a = artifact;
     FtxError err;
 
@@ -410,7 +411,7 @@ static void call_exchange(const char *family, const int64_t *k)
     for (size_t i = 0; i < PART; i++)
         ((float *)(void *)(other + sizeof(FtxExchange)))[i] = (float)i;
     facts = *artifact.facts;
-    head = *artifact_plan(&artifact, FTX_TARGET_CPU)->head;
+    head = *artifact_plan(&artifact, FTX_TARGET_CPU, "")->head;
     facts.ranks = 2;
     head.exchange = BYTES;
     head.named_bytes[FTX_NAMED_peers] = sizeof peers;
@@ -425,6 +426,54 @@ static void call_exchange(const char *family, const int64_t *k)
         assert_true(y[k[1]] == (float)k[0] && y[k[1] + k[0]] == x[k[0]]);
     if (slice)
         assert_true(y[0] == x[k[0] / 2]);
+    artifact = one;
+}
+
+/* The same for the kernels of ranks that read a step: ids, and logits of which few are sent. */
+static void call_part(const char *family)
+{
+    enum { BYTES = 16 << 10, C = 40, V = 80, D = 21 };
+    static _Alignas(64) char own[sizeof(FtxExchange) + 3 * BYTES], other[sizeof(FtxExchange) + 3 * BYTES];
+    static float x[ANY], y[ANY], z[ANY];
+    static int32_t history[ANY], words[ANY], ends[ANY];
+    static FtxBias bias[ANY];
+    static FtxFacts facts;
+    static FtxPlan head;
+    const bool gather = strcmp(family, "gather_logits") == 0;
+    FtxRow rows[8] = {{.emit = 1, .kv_len = 3}, {.emit = 1, .kv_len = 2, .slot = 1}};
+    FtxParams params[8] = {{.logits = 1}, {.temperature = 1.0f, .top_p = 1.0f, .top_k = 2, .presence = 1.0f}};
+    FtxToken token[ANY / sizeof(FtxToken)] = {{.id = V - 1}, {.id = C + 2, .pos = 1}, {.id = C, .pos = 2}, {.id = 3}};
+    FtxPeers peers = {.rank = 1, .ranks = 2, .timeout_ms = 1000, .bytes = BYTES};
+    void *of_gather[] = {x, rows, params, ends, bias, words, history, &peers, own, y, z};
+    void *of_embed[] = {x, token, history, &peers, y};
+    const Artifact one = artifact;
+    int64_t k[6];
+
+    facts = *artifact.facts;
+    facts.vocab = V;
+    facts.ranks = 2;
+    head = *artifact_plan(&artifact, FTX_TARGET_CPU, "")->head;
+    head.exchange = BYTES;
+    head.named_bytes[FTX_NAMED_peers] = sizeof peers;
+    head.named_bytes[FTX_NAMED_exchange] = sizeof own;
+    memcpy(k,
+           gather ? (int64_t[]){C, V, facts.context, facts.end_ids, facts.logit_bias, facts.bad_words}
+                  : (int64_t[]){C, D, DT_FP32, facts.context, 0, 0},
+           sizeof k);
+    peers.exchange[0] = (uintptr_t)other;
+    peers.exchange[1] = (uintptr_t)own;
+    memset(own, 0, sizeof own);
+    ((FtxExchange *)(void *)other)->count = 1; /* it has sent no logit: 0 stands for all */
+    for (size_t i = 0; i < ANY; i++)
+        x[i] = (float)(i % 17) - 8.0f;
+    artifact.facts = &facts;
+    for (uint32_t i = 0; i < artifact.n_plans; i++)
+        artifact.plans[i].head = &head;
+    guard(family, &(CpuCall){.arg = gather ? of_gather : of_embed, .k = k, .T = 4, .S = gather ? 2 : 1, .threads = 1});
+    if (gather)
+        assert_true(y[C - 1] == 0.0f && y[C] == x[0] && y[V + C + 10] == 8.0f && y[V + C] != x[C]);
+    else
+        assert_true(y[0] == x[(V - 1 - C) * D] && y[D] == x[2 * D] && y[3 * D] == 0.0f);
     artifact = one;
 }
 
@@ -457,6 +506,8 @@ static void test_other_kernels(void **state)
         call_exchange("all_gather", (const int64_t[]){21, 40, rows_s});
         call_exchange("rank_slice", (const int64_t[]){24, 2, rows_s});
     }
+    call_part("gather_logits");
+    call_part("embed_part");
     call("scale_by_position", (const int64_t[]){21, eps, 4, 1}, 4, 2);
     call("slice_heads", (const int64_t[]){3, 4, 7, 3}, 4, 2);
     call("join_parts", (const int64_t[]){3, 4, 5, 1}, 4, 2);

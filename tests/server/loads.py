@@ -29,6 +29,22 @@ check(plan == [(r["planned"], r["input"], r["output"]) for r in again], "one see
 other, _ = load("--requests", "30", "--rate", "40", "--input", "30", "--output", "8", "--seed", "2")
 check(plan != [(r["planned"], r["input"], r["output"]) for r in other], "two seeds, one plan")
 
+# conversations: each prompt begins with the last one and its answer, which the server then knows
+turns, said = load("--requests", "5", "--turns", "4", "--rate", "50", "--input", "2", "--spread", "0", "--output", "18", "--prefix", "30", "--most", "60")
+check("20 of 20 answered, 0 left early, 0 failed" in said and "% of the prompts' tokens were in the prefix cache" in said, said)
+for before, r in zip(turns, turns[1:]):
+    if r["turn"]:
+        known = before["input"] + before["tokens"]
+        check(r["turn"] == before["turn"] + 1 and r["input"] > known, f"a turn {r} after {before}")
+        check(r["cached"] >= (known - 1) // 16 * 16 and before["times"][-1] <= r["planned"], f"a turn {r} after {before}")
+    else:
+        check(r["input"] == 32, f"a first turn {r}")
+check([r["turn"] for r in turns] == [0, 1, 2, 3] * 5 and turns[0]["input"] == 32, "turns")
+long, said = load("--requests", "2", "--turns", "4", "--input", "400", "--output", "9", "--spread", "0", code=1)
+check([r["status"] for r in long] == [200, 200, 400, 0] * 2 and "4 of 8 answered, 0 left early, 4 failed" in said, said)
+refused = subprocess.run([FTXC, "load", "--turns", "2", "--cancel", "0.5"], capture_output=True, text=True)
+check(refused.returncode == 2 and "not with --cancel" in refused.stderr, refused.stderr)
+
 # a quarter leave: they end at the server, too, and nothing is left
 done = server.metric("vllm:request_success_total")
 mixed, said = load("--requests", "60", "--input", "20", "--output", "30", "--cancel", "0.25", "--spread", "0.3")
@@ -50,4 +66,4 @@ check("10 of 10 answered, 0 left early, 0 failed" in said, said)
 for r in ids:
     check(r["tokens"] == r["output"] == len(r["times"]), f"a request: {r}")
 server.stop()
-print("loads: 162 requests")
+print("loads: 190 requests")

@@ -43,6 +43,7 @@ static void jobs_are_counted(void **state)
         "vllm:request_time_per_output_token_seconds_sum{model_name=\"m\\\"\",engine=\"0\"} 0.5",
         "ftx:connections 4",
         "ftx:refused_total{model_name=\"m\\\"\"} 1",
+        "ftx:recomputed_tokens_total{model_name=\"m\\\"\"} 77",
         NULL};
     Metrics m;
     Text t = {0};
@@ -55,7 +56,8 @@ static void jobs_are_counted(void **state)
                                       .free_pages = 2,
                                       .prompt_tokens = 500,
                                       .cached_tokens = 60,
-                                      .preemptions = 2},
+                                      .preemptions = 2,
+                                      .recomputed_tokens = 77},
                             .context = 1024,
                             .kv_tokens = 99};
 

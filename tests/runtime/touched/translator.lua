@@ -8,8 +8,11 @@ local function heads(x, name) return nn.split_heads(nn.linear(x, nn.weight(name,
 local function out(y, name) return nn.linear(nn.join_heads(y), nn.weight(name, { D, H * E })) end
 
 local s = nn.embed(nn.ids(), w)
-s = s + out(nn.attend_full(nn.rope(heads(s, "eq")), nn.rope(heads(s, "ek")), heads(s, "ev"),
-  { bias = nn.weight("bias", { H, 7 }), slopes = nn.weight("slopes", { H }), window = 4 }), "eo")
+for i = 1, 2 do -- with sinks no other kernel than attend computes it
+  s = s + out(nn.attend_full(nn.rope(heads(s, "eq" .. i)), nn.rope(heads(s, "ek" .. i)), heads(s, "ev" .. i),
+    { bias = nn.weight("bias" .. i, { H, 7 }), slopes = nn.weight("slopes" .. i, { H }), window = 4,
+      sinks = i == 2 and nn.weight("esinks", { H }) or nil }), "eo" .. i)
+end
 
 local h = nn.embed(nn.ids(), w)
 h = h + out(nn.attend(heads(h, "q"), nn.cache(heads(h, "k"), heads(h, "v"))), "o")

@@ -1,4 +1,4 @@
-# queue.py - requests that wait: who shares the prefix cache, and what is answered where there is no room.
+# waiting.py - requests that wait: who shares the prefix cache, and what is answered where there is no room.
 import threading
 
 from client import Server, check, compile_model, request
