@@ -131,7 +131,7 @@ static void open_bed(Bed *b, const char *type)
     snprintf(path, sizeof path, "%s/test-encode-device-%s.ftx", getenv("FTX_BUILD"), type);
     if (artifact_open(path, &artifact, &err))
         SKIP("%s", err.text);
-    plan = artifact_plan(&artifact, 901);
+    plan = artifact_plan(&artifact, 901, "");
     fake_reset();
     fake.execute = encode;
     memset(space, 0, sizeof space);

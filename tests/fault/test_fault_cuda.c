@@ -123,7 +123,7 @@ static void use(int i)
     name_artifact(i);
     if (artifact_open(path, &artifact, &err))
         SKIP("%s", err.text);
-    plan = artifact_plan(&artifact, 901);
+    plan = artifact_plan(&artifact, 901, "");
     assert_non_null(plan);
 }
 
