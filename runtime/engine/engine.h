@@ -154,6 +154,7 @@ typedef struct Row {  /* part of a flight */
     int from;         /* their first position */
     bool emit;        /* its last token gets a sampled one */
     int lane;         /* the lane of a beam search; else 0 */
+    bool scored;      /* a token of a text that is scored, beside others of the same text (score.c) */
 } Row;
 
 typedef struct Flight {

@@ -283,10 +283,11 @@ static bool is_prompt(const FtxEngine *e, const Request *r)
     return r->fed < r->prompt || (!e->by_role && r->fed < r->length - 1);
 }
 
-/* Whether attention of the row is computed as that of generated tokens. */
+/* Whether attention of the row is computed as that of generated tokens. That kernel may read the cache before the step has
+ * written it, so it gets no row that sees tokens of other rows. */
 static bool is_decode(const FtxEngine *e, const Row *w)
 {
-    return w->count == 1 && (!e->by_role || w->from >= w->request->prompt);
+    return w->count == 1 && !w->scored && (!e->by_role || w->from >= w->request->prompt);
 }
 
 /* A further sample starts only after a step in which the first one fed the shared tokens: attention may read the

@@ -1,11 +1,8 @@
 /* score.c - log-probabilities of a given text: ftx_engine_score, its form with logits, FtxRequest.prompt_logprobs.
  *
- * The text's tokens are fed as rows of one token each, all of one slot. A step appends all keys and values before
- * its attention, and each row sees the cache up to its own position, so rows of one sequence may stand side by side.
- * The log-probability of the next token comes from each row's raw logits.
- *
- * On a GPU, attention may read earlier positions while the kernel that appends still runs. There the tokens are
- * first fed as a prompt chunk. */
+ * The text's tokens are fed as rows of one token each, all of one slot. They are rows of a prompt (Row.scored): that kernel
+ * of attention reads the cache after the step has appended all keys and values, and each row sees it up to its own position,
+ * so rows of one text may stand side by side. The log-probability of the next token comes from each row's raw logits. */
 #include <string.h>
 
 #include "engine.h"
@@ -32,18 +29,19 @@ static FtxStatus check(const FtxEngine *e, const int32_t *ids, size_t n, const f
     return FTX_OK;
 }
 
-static FtxStatus run_rows(FtxEngine *e, int rows, int tokens, FtxError *err)
+/* A step of so many rows of one token. */
+static FtxStatus run_rows(FtxEngine *e, int rows, FtxError *err)
 {
     Flight *f = &e->flight;
     FtxStatus s;
 
     f->rows = rows;
-    f->tokens = tokens;
+    f->tokens = rows;
     s = schedule_write(e, err);
     if (!s)
         s = schedule_send(e, err);
     if (!s)
-        s = e->api->run(e->session, f->program, tokens, rows, 1, err);
+        s = e->api->run(e->session, f->program, rows, rows, 1, err);
     if (!s)
         s = e->api->wait(e->session, err);
     f->pending = false;
@@ -57,16 +55,11 @@ static FtxStatus score_rows(FtxEngine *e, Request *r, int at, int rows, float *l
 {
     const size_t bytes = (size_t)e->facts->vocab * sizeof *e->draw.row;
     Flight *f = &e->flight;
-    FtxStatus s = FTX_OK;
+    FtxStatus s;
 
-    if (e->api->asynchronous) {
-        f->row[0] = (Row){.request = r, .count = rows, .from = at};
-        s = run_rows(e, 1, rows, err);
-    }
     for (int i = 0; i < rows; i++)
-        f->row[i] = (Row){.request = r, .first = i, .count = 1, .from = at + i};
-    if (!s)
-        s = run_rows(e, rows, rows, err);
+        f->row[i] = (Row){.request = r, .first = i, .count = 1, .from = at + i, .scored = true};
+    s = run_rows(e, rows, err);
     for (int i = 0; i < rows && !s; i++) {
         s = e->api->read(e->session, FTX_NAMED_logits, (size_t)i * bytes, e->draw.row, bytes, err);
         if (!s && logits)

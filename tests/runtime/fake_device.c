@@ -254,9 +254,26 @@ static bool by_role(const Session *s)
     return s->device->artifact->facts->fixed_sums && fake.asynchronous;
 }
 
-static bool is_decode(const Session *s, const FtxRow *r)
+/* Whether a row of one token may be a decode row, and whether it may be another: a prompt's by its role, or one of a text that
+ * is scored. */
+static bool may_decode(Session *s, int i)
 {
+    const FtxRow *r = (FtxRow *)named_io(s, FTX_NAMED_rows) + i;
+
     return r->q_len == 1 && (!by_role(s) || r->kv_len > r->prompt);
+}
+
+static bool must_decode(Session *s, int i)
+{
+    const FtxRow *r = (FtxRow *)named_io(s, FTX_NAMED_rows) + i;
+    const FtxParams *p = (FtxParams *)named_io(s, FTX_NAMED_params) + i;
+
+    return may_decode(s, i) && !(p->logits && !r->emit && r->kv_len <= r->prompt);
+}
+
+static bool is_decode(Session *s, int i)
+{
+    return i < ((FtxStep *)named_io(s, FTX_NAMED_step))->decode_rows;
 }
 
 /* What io.h promises of a step. */
@@ -269,7 +286,7 @@ static void check_step(Session *s, const Command *c)
     const FtxToken *token = named_io(s, FTX_NAMED_token);
     const FtxParams *params = named_io(s, FTX_NAMED_params);
     const FtxBias *bias = named_io(s, FTX_NAMED_bias);
-    int at = 0, singles = 0;
+    int at = 0;
 
     EXPECT(step->tokens == c->T && step->rows == c->S, "%d %d, run with %d %d", step->tokens, step->rows, c->T, c->S);
     EXPECT(c->T >= 1 && c->T <= (int)f->tokens && c->S >= 1 && c->S <= (int)f->sequences, "%d %d", c->T, c->S);
@@ -281,10 +298,10 @@ static void check_step(Session *s, const Command *c)
         EXPECT(r->q_start == at && r->q_len >= 1, "row %d: %d %d", i, r->q_start, r->q_len);
         EXPECT(r->slot >= 0 && r->slot < (int)f->sequences, "row %d: slot %d", i, r->slot);
         EXPECT(p->kind == FTX_PROG_STEP || r->emit, "row %d of a decode program emits nothing", i);
-        EXPECT(!is_decode(s, r) || singles == i, "row %d of one token after others", i);
+        EXPECT(is_decode(s, i) ? may_decode(s, i) : !must_decode(s, i), "row %d is%s a decode row", i,
+               is_decode(s, i) ? "" : " not");
         EXPECT(r->kv_len <= r->limit && r->limit <= (int)f->context, "row %d: %d %d", i, r->kv_len, r->limit);
-        EXPECT(p->kind == FTX_PROG_STEP || is_decode(s, r), "row %d of a decode program is a prompt's", i);
-        singles += is_decode(s, r);
+        EXPECT(p->kind == FTX_PROG_STEP || is_decode(s, i), "row %d of a decode program is a prompt's", i);
         for (int k = 0; k < i; k++)
             EXPECT(params[i].logits || row[k].slot != r->slot, "slot %d twice", r->slot);
         for (int k = 0; k < params[i].n_bias; k++) {
@@ -299,16 +316,18 @@ static void check_step(Session *s, const Command *c)
                    "token %d of row %d", k, i);
         at += r->q_len;
     }
-    EXPECT(step->decode_rows == singles, "%d", step->decode_rows);
+    EXPECT(step->decode_rows >= 0 && step->decode_rows <= c->S, "%d", step->decode_rows);
     EXPECT(at == c->T, "%d", at);
     fake.most_tokens = c->T > fake.most_tokens ? c->T : fake.most_tokens;
     fake.most_rows = c->S > fake.most_rows ? c->S : fake.most_rows;
 }
 
-/* Attention may read what stood in the cache before the step while the step still adds to it: of what the
- * step writes a row sees its own tokens alone, or what stood there already. */
+/* Attention of decode rows may read what stood in the cache before the step while the step still adds to it: of what the step
+ * writes, such a row sees its own token alone. Chunks of prompts read later, but each is in one row only; scored texts are
+ * rows of one token behind the decode rows. */
 static void check_early_reads(Session *s, const Command *c)
 {
+    const FtxStep *step = named_io(s, FTX_NAMED_step);
     const FtxRow *row = named_io(s, FTX_NAMED_rows);
     const FtxToken *token = named_io(s, FTX_NAMED_token);
     const FtxParams *params = named_io(s, FTX_NAMED_params);
@@ -317,8 +336,7 @@ static void check_early_reads(Session *s, const Command *c)
         for (int p = 0; p < row[i].kv_len - row[i].q_len; p++)
             for (int t = 0; t < c->T; t++)
                 EXPECT(cache(s, row[i].slot, p) != cache(s, token[t].slot, token[t].pos) ||
-                           (params[i].logits &&
-                            (!fake.asynchronous || (*cache(s, row[i].slot, p) & ~DECODED) == token[t].id)),
+                           (params[i].logits && i >= step->decode_rows),
                        "row %d reads position %d, which token %d of the same step writes", i, p, t);
 }
 
@@ -335,7 +353,7 @@ static void run_row(Session *s, int i)
     volatile FtxOut *out = (FtxOut *)(s->out + s->device->plan->head->named[FTX_NAMED_out]) +
                            (size_t)(n % FTX_OUT_RING) * f->sequences + i;
     int32_t *history = (int32_t *)named_state(s, FTX_NAMED_history) + (size_t)r->slot * f->context;
-    const int32_t decoded = by_role(s) && is_decode(s, r) ? DECODED : 0;
+    const int32_t decoded = by_role(s) && is_decode(s, i) ? DECODED : 0;
     int32_t ids[MOST_CONTEXT], next;
     int finish = 0;
 
