@@ -501,15 +501,19 @@ static void take_signal(Http *h)
         h->o.stop(h->o.user);
 }
 
+bool http_listen(Http *h, char *error, size_t error_bytes)
+{
+    if (!listen(h->listener, 1024))
+        return true;
+    snprintf(error, error_bytes, "listen: %s", strerror(errno));
+    return false;
+}
+
 void http_run(Http *h)
 {
     struct epoll_event events[256];
     double checked = 0.0;
 
-    if (listen(h->listener, 1024)) {
-        command_print("%s: listen: %s\n", command_program, strerror(errno));
-        return;
-    }
     while (!h->finishing || (unanswered(h) && command_seconds() < h->deadline)) {
         const int n = epoll_wait(h->epoll, events, LEN(events), h->finishing ? 100 : 1000);
         const double now = command_seconds();

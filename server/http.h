@@ -48,9 +48,11 @@ typedef struct HttpOptions {
     void *user;
 } HttpOptions;
 
-/* Takes the address; clients can connect from http_run on. SIGINT and SIGTERM are blocked in the calling thread, and so in those that it starts later; http_run reads
- * them. NULL: the reason is in `error`. */
+/* Takes the address; clients can connect from http_listen on. SIGINT and SIGTERM are blocked in the calling thread, and so in
+ * those that it starts later; http_run reads them. NULL: the reason is in `error`. */
 Http *http_open(const HttpOptions *o, char *error, size_t error_bytes);
+bool http_listen(Http *h, char *error,
+                 size_t error_bytes); /* before who waits for the server is told that it is ready */
 int http_port(const Http *h);
 size_t http_connections(const Http *h);
 /* Serves until http_finish was called and every answer is complete, or its deadline has passed. */

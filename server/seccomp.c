@@ -32,7 +32,7 @@ enum { ARCH = 0 }; /* seccomp_begin refuses */
 static const unsigned allowed[] = {
     /* sockets that are open, and new connections to the one that listens */
     SYS_read, SYS_readv, SYS_write, SYS_writev, SYS_recvfrom, SYS_recvmsg, SYS_sendto, SYS_sendmsg, SYS_close,
-    SYS_shutdown, SYS_listen, SYS_accept, SYS_accept4, SYS_getsockopt, SYS_setsockopt, SYS_getsockname, SYS_getpeername,
+    SYS_shutdown, SYS_accept, SYS_accept4, SYS_getsockopt, SYS_setsockopt, SYS_getsockname, SYS_getpeername,
     SYS_fcntl, SYS_epoll_ctl, SYS_epoll_pwait, SYS_ppoll,
     /* memory, threads, time */
     SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_brk, SYS_futex, SYS_set_robust_list, SYS_rseq,

@@ -429,6 +429,10 @@ static int run_server(Server *s, const Options *o, const TextList *files)
         command_say("no thread can be started");
         code = EXIT_INTERNAL;
     }
+    if (!code && !http_listen(s->http, error, sizeof error)) {
+        command_say(error);
+        code = EXIT_FAILED;
+    }
     if (!code) {
         notify(s, "READY=1");
         if (!o->no_seccomp && !seccomp_begin(error, sizeof error))

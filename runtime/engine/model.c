@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "../base/dtype.h"
+#include "../base/env.h"
 #include "../base/sized.h"
 
 void model_log(const FtxModel *m, int level, const char *format, ...)
@@ -142,11 +143,15 @@ static FtxStatus check_devices(const Artifact *a, FtxOptions *o, FtxError *err)
                         "options.devices has %zu devices, the artifact is for %u: name as many, or compile it with "
                         "-D parallel=%zu",
                         o->device_count, ranks, o->device_count);
-    for (size_t i = 0; i < o->device_count; i++)
+    for (size_t i = 0; i < o->device_count; i++) {
+        bool wrong = o->devices[i] < 0;
+
         for (size_t k = 0; k < i; k++)
-            if (o->devices[k] == o->devices[i] || o->devices[i] < 0)
-                return ftx_fail(err, FTX_EINVAL, "options.devices[%zu] is %d: numbers of different devices, from 0", i,
-                                o->devices[i]);
+            wrong |= o->devices[k] == o->devices[i] && !env_on(ENV_FTX_SHARED_GPU);
+        if (wrong)
+            return ftx_fail(err, FTX_EINVAL, "options.devices[%zu] is %d: numbers of different devices, from 0", i,
+                            o->devices[i]);
+    }
     if (o->device_count)
         o->ordinal = o->devices[0];
     return FTX_OK;

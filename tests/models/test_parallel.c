@@ -321,6 +321,12 @@ static void wrong_devices(void **state)
     o.devices[0] = 1;
     assert_int_equal(ftx_model_open(path, &o, &model, &err), FTX_EINVAL);
     assert_non_null(strstr(err.text, "options.devices[1] is 1"));
+    setenv("FTX_SHARED_GPU", "1", 1);
+    assert_int_equal(ftx_model_open(path, &o, &model, &err), FTX_OK);
+    ftx_model_close(model);
+    o.devices[0] = -1;
+    assert_int_equal(ftx_model_open(path, &o, &model, &err), FTX_EINVAL);
+    unsetenv("FTX_SHARED_GPU");
     o.devices[0] = 4, o.devices[1] = 3;
     assert_int_equal(ftx_model_open(path, &o, &model, &err), FTX_OK);
     assert_int_equal(generate(model, &answer, &err), FTX_OK);

@@ -6,7 +6,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 
 NGINX = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
 if not NGINX:
@@ -16,17 +15,13 @@ if not NGINX:
 from client import ROOM, Server, check, compile_model, request
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class Router(Server):
-    """nginx; as a Server it asks at its own port."""
+    """nginx; as a Server it asks at its own port. It inherits a socket that listens (NGINX, as in an upgrade of its program), so
+    nobody else can have the port, and no request comes too early."""
 
     def __init__(self, replicas):
-        self.port = free_port()
+        listener = socket.create_server(("127.0.0.1", 0), backlog=511)
+        self.port = listener.getsockname()[1]
         with open("server/replicas/nginx.conf") as f:
             text = f.read()
         for i, replica in enumerate(replicas):
@@ -41,16 +36,11 @@ class Router(Server):
         self.log_path = os.path.join(ROOM, "nginx.log")
         open(self.log_path, "w").close()
         self.process = subprocess.Popen([NGINX, "-p", ROOM, "-c", conf, "-e", self.log_path, "-g",
-                                         f"daemon off; master_process off; pid {ROOM}/nginx.pid;"], stdin=subprocess.DEVNULL)
+                                         f"daemon off; pid {ROOM}/nginx.pid;"], stdin=subprocess.DEVNULL,
+                                        pass_fds=[listener.fileno()], env=dict(os.environ, NGINX=f"{listener.fileno()};"))
         atexit.register(self.kill)
-        deadline = time.time() + 60
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port)).close()
-                break
-            except ConnectionRefusedError:
-                check(self.process.poll() is None and time.time() < deadline, "nginx did not start: " + self.said())
-                time.sleep(0.02)
+        listener.close()
+        self.wait_for("nginx answers", lambda: self.ask("GET", "/health").status == 200)
 
 
 def ask(router, **fields):

@@ -105,10 +105,10 @@ static void ask(char *answer, size_t room)
     h = http_open(&o, error, sizeof error);
     assert_non_null(h);
     to.sin_port = htons((uint16_t)http_port(h));
-    assert_int_equal(pthread_create(&thread, NULL, run_http, h), 0);
+    assert_true(http_listen(h, error, sizeof error));
     fd = socket(AF_INET, SOCK_STREAM, 0);
-    while (connect(fd, (const struct sockaddr *)&to, sizeof to)) /* until it listens */
-        usleep(1000);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&to, sizeof to), 0); /* before anybody accepts */
+    assert_int_equal(pthread_create(&thread, NULL, run_http, h), 0);
     assert_int_equal(send(fd, request, sizeof request - 1, 0), (ssize_t)sizeof request - 1);
     for (struct pollfd p = {.fd = fd, .events = POLLIN}; got > 0 && n<room - 1; n += got> 0 ? (size_t)got : 0) {
         assert_int_equal(poll(&p, 1, 20000), 1);

@@ -61,9 +61,9 @@ static void what_it_says(void **state)
                                    SYS_close, SYS_epoll_ctl,  SYS_futex,    SYS_mmap,   SYS_ioctl,
                                    SYS_exit,  SYS_exit_group, SYS_getrandom};
     static const unsigned no[] = {
-        SYS_execve, SYS_execveat,         SYS_openat,   SYS_socket,          SYS_connect, SYS_bind,    SYS_ptrace,
-        SYS_kill,   SYS_process_vm_readv, SYS_unlinkat, SYS_renameat,        SYS_mount,   SYS_seccomp, SYS_prctl,
-        SYS_setuid, SYS_chroot,           SYS_bpf,      SYS_perf_event_open, SYS_keyctl,  SYS_dup};
+        SYS_execve, SYS_execveat, SYS_openat,           SYS_socket,   SYS_connect,         SYS_bind,   SYS_listen,
+        SYS_ptrace, SYS_kill,     SYS_process_vm_readv, SYS_unlinkat, SYS_renameat,        SYS_mount,  SYS_seccomp,
+        SYS_prctl,  SYS_setuid,   SYS_chroot,           SYS_bpf,      SYS_perf_event_open, SYS_keyctl, SYS_dup};
     const uint64_t thread = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD;
 
     (void)state;
