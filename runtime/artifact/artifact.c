@@ -234,6 +234,9 @@ static FtxStatus check_head(const Artifact *a, const ArtifactPlan *plan, uint32_
     if (p->exchange > MAX_SPACE || p->exchange % (a->facts->ranks * EXCHANGE_ALIGN) ||
         (p->exchange && a->facts->ranks == 1))
         return ftx_fail(err, FTX_EFORMAT, "its %u ranks exchange %" PRIu64 " bytes", a->facts->ranks, p->exchange);
+    if (!p->exchange && a->facts->ranks > 1)
+        return ftx_fail(err, FTX_EFORMAT, "its %u ranks exchange nothing, so each would answer for its part",
+                        a->facts->ranks);
     return check_named(a, plan, err);
 }
 

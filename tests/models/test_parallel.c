@@ -438,6 +438,10 @@ static void lies(void **state)
     check_lie("all_reduce");
     read_whole();
     head = (FtxPlan *)(void *)(file + section_of(FTX_SEC_PLAN, 0)->offset);
+    head->exchange = 0;
+    check_lie("its 2 ranks exchange nothing");
+    read_whole();
+    head = (FtxPlan *)(void *)(file + section_of(FTX_SEC_PLAN, 0)->offset);
     head->named_bytes[FTX_NAMED_peers] = 112;
     check_lie("$peers has 112 bytes");
 }

@@ -1,5 +1,5 @@
 /* test_processes.c - a rank in another process whose rank 0 is this test: steps that are not the next one or were changed, calls
- * that make no sense, an engine after another, the end. */
+ * that make no sense, an engine after another, a rank that hangs, strangers at the door, the end. */
 #include "golden.h"
 
 #include <arpa/inet.h>
@@ -59,7 +59,6 @@ static int close_once(void **state)
 /* Rank 1 in a process of its own, which exits with the status of ftx_rank_run. */
 static int begin(void **state)
 {
-    const Memory m = memory_of(NULL);
     FtxError err;
 
     (void)state;
@@ -77,7 +76,7 @@ static int begin(void **state)
         const FtxStatus s = ftx_rank_run(path, &o, &rank, &err);
         _exit(rank == 1 ? (int)s : 100);
     }
-    if (links_open(&m, 0, 2, artifact, &links, &err))
+    if (links_open(NULL, 0, 2, artifact, &links, &err))
         fail_msg("%s", err.text);
     return 0;
 }
@@ -320,6 +319,210 @@ static void lost(void **state)
     alarm(0);
 }
 
+static int begin_hasty(void **state)
+{
+    int failed;
+
+    setenv("FTX_PEER_TIMEOUT", "2", 1);
+    failed = begin(state);
+    setenv("FTX_PEER_TIMEOUT", "5", 1);
+    return failed;
+}
+
+/* A rank that hangs in an upload, or anywhere but in a run: rank 0 gives it up after FTX_PEER_TIMEOUT. */
+static void hangs_in_an_upload(void **state)
+{
+    const Memory m = memory_of(NULL);
+    Session *session;
+    Device *rank;
+    uint32_t pages = 0;
+    FtxError err = {0};
+
+    (void)state;
+    assert_int_equal(remote_open(&m, artifact_plan(&opened, FTX_TARGET_CPU, ""), links, 1, &rank, &err), FTX_OK);
+    assert_int_equal(device_remote.session_open(rank, 0, &session, &pages, &err), FTX_OK);
+    kill(child, SIGSTOP);
+    alarm(30);
+    assert_int_equal(device_remote.upload(session, STEP_BYTES, &err), FTX_EDEVICE);
+    alarm(0);
+    assert_string_equal(err.text, "rank 1 has not answered within 2 s (FTX_PEER_TIMEOUT)");
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    child = 0;
+    device_remote.session_close(session);
+    device_remote.close(rank);
+}
+
+/* --- a rank 1 of the test's own ------------------------------------------------------------------------------- */
+
+static int word[2]; /* a pipe from the test to that process */
+
+/* Runs `act` in a process, which then is rank 1, or what it makes of that. */
+static void fork_to(void (*act)(void))
+{
+    set_master();
+    assert_int_equal(pipe(word), 0);
+    child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        setenv("FTX_RANK", "1", 1);
+        setenv("FTX_RANKS", "2", 1);
+        act();
+        _exit(0);
+    }
+}
+
+static void run_rank_1(void)
+{
+    FtxOptions o = FTX_OPTIONS_INIT;
+    int rank;
+
+    o.device = FTX_DEVICE_CPU;
+    o.threads = 1;
+    _exit((int)ftx_rank_run(path, &o, &rank, NULL));
+}
+
+/* Says half of an answer and no more. */
+static void stammer(void)
+{
+    Links *l;
+    RemoteAnswer a = {0};
+
+    if (links_open(NULL, 1, 2, artifact, &l, NULL) || link_send(l, 0, &a, sizeof a / 2, NULL))
+        _exit(1);
+    for (;;)
+        pause();
+}
+
+static void half_an_answer(void **state)
+{
+    RemoteAnswer a;
+    FtxError err = {0};
+
+    (void)state;
+    setenv("FTX_PEER_TIMEOUT", "2", 1);
+    fork_to(stammer);
+    if (links_open(NULL, 0, 2, artifact, &links, &err))
+        fail_msg("%s", err.text);
+    setenv("FTX_PEER_TIMEOUT", "5", 1);
+    alarm(60);
+    assert_int_equal(link_receive(links, 1, &a, sizeof a, 0, &err), FTX_EDEVICE);
+    alarm(0);
+    assert_string_equal(err.text, "rank 1 has not answered within 2 s (FTX_PEER_TIMEOUT)");
+}
+
+/* A socket that is connected to rank 0 when that listens, and says nothing. */
+static void connect_silently(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = -1;
+
+    at.sin_port = htons((uint16_t)atoi(strrchr(getenv("FTX_MASTER"), ':') + 1));
+    do {
+        if (fd >= 0)
+            close(fd), usleep(10000);
+        fd = socket(AF_INET, SOCK_STREAM, 0);
+    } while (connect(fd, (struct sockaddr *)&at, sizeof at));
+}
+
+static void come_behind_strangers(void)
+{
+    for (int i = 0; i < 50; i++)
+        connect_silently();
+    run_rank_1();
+}
+
+/* Connections that say nothing hold up nobody, also if there are more than are kept. */
+static void strangers(void **state)
+{
+    const RemoteCall bye = {.op = REMOTE_END};
+    FtxError err = {0};
+
+    (void)state;
+    fork_to(come_behind_strangers);
+    if (links_open(NULL, 0, 2, artifact, &links, &err))
+        fail_msg("%s", err.text);
+    assert_int_equal(link_send(links, 1, &bye, sizeof bye, NULL), FTX_OK);
+    assert_int_equal(ended(), FTX_OK);
+}
+
+static void come_when_told(void)
+{
+    char c;
+
+    if (read(word[0], &c, 1) == 1)
+        run_rank_1();
+}
+
+static char said[600];
+
+static void take_note(void *user, int level, const char *text)
+{
+    (void)user, (void)level;
+    snprintf(said, sizeof said, "%s", text);
+    assert_int_equal(write(word[1], "x", 1), 1);
+}
+
+/* Rank 0 says for whom it waits: rank 1 comes only then. Meanwhile, and while the model is open, the process has no other. */
+static void waits_aloud(void **state)
+{
+    FtxOptions o = FTX_OPTIONS_INIT;
+    FtxError err = {0};
+    char want[200];
+    Links *second;
+
+    (void)state;
+    o.log = take_note;
+    said[0] = '\0';
+    fork_to(come_when_told);
+    if (links_open(&o, 0, 2, artifact, &links, &err))
+        fail_msg("%s", err.text);
+    snprintf(want, sizeof want, "rank 0 of 2 waits for rank 1 at %s", getenv("FTX_MASTER"));
+    assert_string_equal(said, want);
+    assert_int_equal(links_open(NULL, 0, 2, artifact, &second, &err), FTX_EINVAL);
+    assert_string_equal(err.text,
+                        "FTX_MASTER is set, so this process takes part in one model at a time, and one is open");
+}
+
+static int close_word(void **state)
+{
+    close(word[0]), close(word[1]);
+    return end(state);
+}
+
+/* --- a rank 0 that is not there ---------------------------------------------------------------------------------- */
+
+/* A host that answers nothing: the queue of its listener is full. The attempt ends when the time to meet is over. */
+static void deaf_master(void **state)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    socklen_t size = sizeof at;
+    int before[4];
+    FtxError err = {0};
+    char text[64];
+
+    (void)state;
+    assert_int_equal(bind(listener, (struct sockaddr *)&at, size), 0);
+    assert_int_equal(listen(listener, 0), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &size), 0);
+    for (int i = 0; i < 4; i++) {
+        before[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        connect(before[i], (struct sockaddr *)&at, size);
+    }
+    snprintf(text, sizeof text, "127.0.0.1:%d", ntohs(at.sin_port));
+    setenv("FTX_MASTER", text, 1);
+    setenv("FTX_PEER_TIMEOUT", "1", 1);
+    alarm(60);
+    assert_int_equal(links_open(NULL, 1, 2, artifact, &links, &err), FTX_EIO);
+    alarm(0);
+    assert_non_null(strstr(err.text, "cannot connect to 127.0.0.1:"));
+    setenv("FTX_PEER_TIMEOUT", "5", 1);
+    for (int i = 0; i < 4; i++)
+        close(before[i]);
+    close(listener);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -331,6 +534,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(no_answer, begin, end),
         cmocka_unit_test_setup_teardown(keepalive, begin, end),
         cmocka_unit_test_setup_teardown(lost, begin_patient, end),
+        cmocka_unit_test_setup_teardown(hangs_in_an_upload, begin_hasty, end),
+        cmocka_unit_test_teardown(half_an_answer, close_word),
+        cmocka_unit_test_teardown(strangers, close_word),
+        cmocka_unit_test_teardown(waits_aloud, close_word),
+        cmocka_unit_test(deaf_master),
     };
 
     return cmocka_run_group_tests(tests, compile_once, close_once);

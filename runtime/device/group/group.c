@@ -90,9 +90,9 @@ static void group_close(Device *d)
 }
 
 /* Rank 0 of several processes: the others come, and each gets a device that stands for it. */
-static FtxStatus open_remotes(Device *d, const Artifact *a, FtxError *err)
+static FtxStatus open_remotes(Device *d, const Artifact *a, const FtxOptions *o, FtxError *err)
 {
-    FtxStatus s = links_open(&d->memory, 0, d->ranks, a->header->sections_checksum, &d->links, err);
+    FtxStatus s = links_open(o, 0, d->ranks, a->header->sections_checksum, &d->links, err);
 
     for (int r = 1; !s && r < d->ranks; r++) {
         d->api[r] = &device_remote;
@@ -155,7 +155,7 @@ FtxStatus group_open(const DeviceApi *inner, const Artifact *a, const ArtifactPl
         s = ftx_context(err, inner->open(&d->artifact[r], plan, &one, &d->rank[r], err), "rank %d", r);
     }
     if (!s && apart)
-        s = open_remotes(d, a, err);
+        s = open_remotes(d, a, of, err);
     if (s) {
         group_close(d);
         return s;

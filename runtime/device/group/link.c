@@ -2,12 +2,15 @@
 #include "link.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +23,12 @@
 #include "../../base/env.h"
 
 enum {
-    MEETING = 6,
+    MEETING = 6, /* so many times FTX_PEER_TIMEOUT may pass until all have come */
     HOST = 64,
-    POLL_MS = 100
-}; /* MEETING: so many times FTX_PEER_TIMEOUT may pass until all have come */
+    POLL_MS = 100,
+    NOTE_MS = 2000, /* who waits for longer than this says so */
+    CALLERS = 32,   /* connections that have not said who they are */
+};
 
 typedef enum LinkKind { LINK_CALLS, LINK_EXCHANGE } LinkKind;
 
@@ -33,6 +38,14 @@ typedef struct Hello { /* the first words on a connection */
     int32_t port; /* at which the rank listens for ranks above it */
     uint64_t artifact;
 } Hello;
+
+typedef struct Caller { /* a connection whose hello has not come yet */
+    int fd;             /* -1: none */
+    uint32_t got;       /* bytes of the hello */
+    int64_t until;      /* it must be whole by then */
+    Hello hello;
+    char host[HOST];
+} Caller;
 
 typedef struct Welcome { /* of rank 0, to a connection for calls */
     int32_t status;
@@ -58,8 +71,11 @@ typedef struct Link { /* to another rank */
 struct Links {
     ExchangeWire wire; /* first: wire_report is its address */
     Memory memory;
+    void (*log)(void *user, int level, const char *text); /* FtxOptions */
+    void *log_user;
     int rank, ranks, timeout;
     int listener;
+    Caller caller[CALLERS]; /* while the ranks meet */
     Link link[FTX_MAX_RANKS];
     pthread_mutex_t lock;
     FtxExchange *own; /* NULL: no session */
@@ -69,6 +85,7 @@ struct Links {
 };
 
 static const char link_magic[8] = "ftxrank";
+static atomic_flag link_open = ATOMIC_FLAG_INIT; /* the process has connections: the address of rank 0 is taken */
 
 /* --- which rank ---------------------------------------------------------------------------------- */
 
@@ -179,6 +196,20 @@ static void set_options(int fd, int timeout)
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int){1}, sizeof(int));
 }
 
+/* Tells whoever reads the log of the model. */
+static void link_note(const Links *l, const char *format, ...)
+{
+    char text[600];
+    va_list ap;
+
+    if (!l->log)
+        return;
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    l->log(l->log_user, 0, text);
+}
+
 /* "host:port" of FTX_MASTER. */
 static FtxStatus split_master(char host[256], char port[8], FtxError *err)
 {
@@ -232,11 +263,42 @@ static FtxStatus listen_at(const char *host, const char *port, int family, int *
     return FTX_OK;
 }
 
-/* Connects and says hello; tries until `until`, since the other process may begin later. */
+/* A connection to one address, within `until`; -1: none, and errno. */
+static int connect_by(const struct addrinfo *a, int64_t until)
+{
+    const int fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol);
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    int why = 0;
+
+    if (fd < 0)
+        return -1;
+    if (connect(fd, a->ai_addr, a->ai_addrlen)) {
+        socklen_t size = sizeof why;
+
+        why = errno;
+        if (why == EINPROGRESS) {
+            while (poll(&p, 1, POLL_MS) <= 0 && link_now() < until)
+                ;
+            why = !p.revents ? ETIMEDOUT : getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &size) ? errno : why;
+        }
+    }
+    if (!why && fcntl(fd, F_SETFL, 0)) /* it blocks from now on */
+        why = errno;
+    if (!why)
+        return fd;
+    close(fd);
+    errno = why;
+    return -1;
+}
+
+/* Connects and says hello; tries until `until`, since the other process may begin later. An address that does not answer
+ * takes FTX_PEER_TIMEOUT at most. */
 static FtxStatus connect_to(const Links *l, const char *host, const char *port, const Hello *hello, int64_t until,
                             int *fd, FtxError *err)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    const int64_t began = link_now();
+    bool said = false;
     int why = 0;
 
     *fd = -1;
@@ -247,13 +309,17 @@ static FtxStatus connect_to(const Links *l, const char *host, const char *port, 
         if (failed)
             return ftx_fail(err, FTX_EIO, "cannot find %s:%s: %s", host, port, gai_strerror(failed));
         for (const struct addrinfo *a = found; a && *fd < 0; a = a->ai_next) {
-            *fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
-            if (*fd >= 0 && connect(*fd, a->ai_addr, a->ai_addrlen)) {
-                why = errno;
-                close_socket(fd);
-            }
+            const int64_t this = link_now() + l->timeout * 1000;
+
+            *fd = connect_by(a, this < until ? this : until);
+            why = *fd < 0 ? errno : 0;
         }
         freeaddrinfo(found);
+        if (*fd < 0 && !said && link_now() - began >= NOTE_MS) {
+            link_note(l, "rank %d of %d: nobody answers at %s:%s yet (%s)", l->rank, l->ranks, host, port,
+                      strerror(why));
+            said = true;
+        }
         if (*fd < 0)
             poll(NULL, 0, POLL_MS);
     } while (*fd < 0 && link_now() < until);
@@ -267,26 +333,71 @@ static FtxStatus connect_to(const Links *l, const char *host, const char *port, 
 
 /* --- the meeting ------------------------------------------------------------------------------------ */
 
-/* The next connection that begins with a hello of this kind; others are closed. *fd -1: none came in time. */
-static void accept_hello(const Links *l, LinkKind kind, int64_t until, int *fd, Hello *hello, char host[HOST])
+/* Takes a connection that waits, in the place of the one that has been silent longest if there is no other. */
+static void take_caller(Links *l)
 {
-    *fd = -1;
-    while (*fd < 0 && link_now() < until) {
-        struct pollfd p = {.fd = l->listener, .events = POLLIN};
-        struct sockaddr_storage from;
-        socklen_t size = sizeof from;
+    struct sockaddr_storage from;
+    socklen_t size = sizeof from;
+    Caller *c = &l->caller[0];
+    const int fd = accept4(l->listener, (struct sockaddr *)&from, &size, SOCK_CLOEXEC);
 
-        if (poll(&p, 1, POLL_MS) <= 0)
-            continue;
-        *fd = accept4(l->listener, (struct sockaddr *)&from, &size, SOCK_CLOEXEC);
-        if (*fd < 0)
-            continue;
-        set_options(*fd, l->timeout);
-        if (!receive_all(*fd, hello, sizeof *hello, link_now() + l->timeout * 1000) ||
-            memcmp(hello->magic, link_magic, sizeof link_magic) != 0 || hello->kind != (int32_t)kind ||
-            hello->rank <= l->rank || hello->rank >= FTX_MAX_RANKS ||
-            getnameinfo((struct sockaddr *)&from, size, host, HOST, NULL, 0, NI_NUMERICHOST))
-            close_socket(fd);
+    if (fd < 0)
+        return;
+    for (int i = 1; i < CALLERS && c->fd >= 0; i++)
+        if (l->caller[i].fd < 0 || l->caller[i].until < c->until)
+            c = &l->caller[i];
+    close_socket(&c->fd);
+    *c = (Caller){.fd = fd, .until = link_now() + l->timeout * 1000};
+    set_options(fd, l->timeout);
+    if (getnameinfo((struct sockaddr *)&from, size, c->host, HOST, NULL, 0, NI_NUMERICHOST))
+        close_socket(&c->fd);
+}
+
+/* Reads what has come of a caller's hello. True: it is whole and one of this kind; others are closed. */
+static bool hear_caller(const Links *l, Caller *c, LinkKind kind)
+{
+    const ssize_t n = recv(c->fd, (char *)&c->hello + c->got, sizeof c->hello - c->got, MSG_DONTWAIT);
+
+    c->got += n > 0 ? (uint32_t)n : 0;
+    if (c->got == sizeof c->hello && memcmp(c->hello.magic, link_magic, sizeof link_magic) == 0 &&
+        c->hello.kind == (int32_t)kind && c->hello.rank > l->rank && c->hello.rank < FTX_MAX_RANKS)
+        return true;
+    if (c->got == sizeof c->hello || n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR) || link_now() >= c->until)
+        close_socket(&c->fd);
+    return false;
+}
+
+/* The next connection that begins with a hello of this kind. A caller that says nothing holds up nobody. *fd -1: none came in
+ * time. missing: for whom this rank waits, for a note. */
+static void accept_hello(Links *l, LinkKind kind, int64_t until, const char *missing, int *fd, Hello *hello,
+                         char host[HOST])
+{
+    const int64_t began = link_now();
+    bool said = false;
+
+    *fd = -1;
+    while (link_now() < until) {
+        struct pollfd p[1 + CALLERS] = {{.fd = l->listener, .events = POLLIN}};
+
+        for (int i = 0; i < CALLERS; i++)
+            p[1 + i] = (struct pollfd){.fd = l->caller[i].fd, .events = POLLIN}; /* -1 is passed over */
+        if (poll(p, 1 + CALLERS, POLL_MS) > 0 && p[0].revents)
+            take_caller(l);
+        for (int i = 0; i < CALLERS; i++) {
+            Caller *c = &l->caller[i];
+
+            if (c->fd < 0 || !hear_caller(l, c, kind))
+                continue;
+            *fd = c->fd;
+            *hello = c->hello;
+            memcpy(host, c->host, HOST);
+            c->fd = -1;
+            return;
+        }
+        if (!said && link_now() - began >= NOTE_MS) {
+            link_note(l, "rank %d of %d waits for %s", l->rank, l->ranks, missing);
+            said = true;
+        }
     }
 }
 
@@ -304,17 +415,31 @@ static FtxStatus judge(const Links *l, const Hello *h, uint64_t artifact, FtxErr
     return FTX_OK;
 }
 
+/* The ranks above this one that have not come: "rank 1, rank 3 at 10.0.0.1:29500". */
+static void list_missing(const Links *l, LinkKind kind, char *text, size_t room)
+{
+    size_t n = 0;
+
+    text[0] = '\0';
+    for (int r = l->rank + 1; r < l->ranks && n < room; r++)
+        if ((kind == LINK_CALLS ? l->link[r].calls : l->link[r].exchange) < 0)
+            n += (size_t)snprintf(text + n, room - n, "%srank %d", n ? ", " : "", r);
+    if (n < room && !l->rank)
+        snprintf(text + n, room - n, " at %s", env_text(ENV_FTX_MASTER));
+}
+
 /* Rank 0: waits for a connection of each rank, and tells all where all are. */
 static FtxStatus meet_all(Links *l, uint64_t artifact, int64_t until, FtxError *err)
 {
     Welcome w = {0};
 
     for (int n = 1; n < l->ranks; n++) {
-        char host[HOST];
+        char host[HOST], missing[300];
         Hello h;
         int fd;
 
-        accept_hello(l, LINK_CALLS, until, &fd, &h, host);
+        list_missing(l, LINK_CALLS, missing, sizeof missing);
+        accept_hello(l, LINK_CALLS, until, missing, &fd, &h, host);
         if (fd < 0)
             return ftx_fail(err, FTX_EDEVICE, "%d of %d ranks have come to %s within %d s", n, l->ranks,
                             env_text(ENV_FTX_MASTER), MEETING * l->timeout);
@@ -361,11 +486,12 @@ static FtxStatus meet_master(Links *l, const char *host, const char *port, Hello
 static FtxStatus accept_exchanges(Links *l, int64_t until, FtxError *err)
 {
     for (int n = l->rank + 1; n < l->ranks; n++) {
-        char host[HOST];
+        char host[HOST], missing[300];
         Hello h;
         int fd;
 
-        accept_hello(l, LINK_EXCHANGE, until, &fd, &h, host);
+        list_missing(l, LINK_EXCHANGE, missing, sizeof missing);
+        accept_hello(l, LINK_EXCHANGE, until, missing, &fd, &h, host);
         if (fd < 0)
             return ftx_fail(err, FTX_EDEVICE, "rank %d has %d connections to ranks above it, not %d", l->rank,
                             n - l->rank - 1, l->ranks - l->rank - 1);
@@ -515,20 +641,29 @@ FtxStatus link_send(Links *l, int rank, const void *p, size_t bytes, FtxError *e
 FtxStatus link_receive(Links *l, int rank, void *p, size_t bytes, int seconds, FtxError *err)
 {
     struct pollfd poll_fd = {.fd = l->link[rank].calls, .events = POLLIN};
-    int64_t until = seconds ? link_now() + seconds * 1000 : 0;
+    const int limit = seconds ? seconds : l->timeout;
 
     while (!seconds && poll(&poll_fd, 1, POLL_MS) <= 0) {
-        until = __atomic_load_n(&l->hurry, __ATOMIC_ACQUIRE);
-        if (until && link_now() >= until)
+        const int64_t due = __atomic_load_n(&l->hurry, __ATOMIC_ACQUIRE);
+
+        if (due && link_now() >= due)
             return ftx_fail(err, FTX_EDEVICE, "rank %d has not answered within %d s (FTX_PEER_TIMEOUT)", rank,
                             l->timeout);
     }
-    until = seconds ? until : 0;
+
+    const int64_t until = link_now() + limit * 1000; /* what has begun to come must end, too */
+
     if (receive_all(l->link[rank].calls, p, bytes, until))
         return FTX_OK;
-    if (until && link_now() >= until)
-        return ftx_fail(err, FTX_EDEVICE, "rank %d has not answered within %d s", rank, seconds);
+    if (link_now() >= until)
+        return ftx_fail(err, FTX_EDEVICE, "rank %d has not answered within %d s%s", rank, limit,
+                        limit == l->timeout ? " (FTX_PEER_TIMEOUT)" : "");
     return ftx_fail(err, FTX_EDEVICE, "the connection to rank %d has ended", rank);
+}
+
+int links_timeout(const Links *l)
+{
+    return l->timeout;
 }
 
 void links_hurry(Links *l, bool on)
@@ -560,22 +695,35 @@ static FtxStatus start_receivers(Links *l, FtxError *err)
     return failed ? ftx_fail(err, FTX_ENOMEM, "cannot start a thread for a rank: %s", strerror(failed)) : FTX_OK;
 }
 
-FtxStatus links_open(const Memory *m, int rank, int ranks, uint64_t artifact, Links **out, FtxError *err)
+FtxStatus links_open(const FtxOptions *o, int rank, int ranks, uint64_t artifact, Links **out, FtxError *err)
 {
-    Links *l = memory_alloc(m, sizeof *l, 64);
+    const Memory m = memory_of(o);
+    Links *l;
     FtxStatus s;
 
     *out = NULL;
-    if (!l)
+    if (atomic_flag_test_and_set(&link_open))
+        return ftx_fail(err, FTX_EINVAL,
+                        "FTX_MASTER is set, so this process takes part in one model at a time, and one is open");
+    l = memory_alloc(&m, sizeof *l, 64);
+    if (!l) {
+        atomic_flag_clear(&link_open);
         return memory_fail(err, "connections of ranks", sizeof *l);
-    *l = (Links){.wire = {send_part}, .memory = *m, .rank = rank, .ranks = ranks, .listener = -1};
+    }
+    *l = (Links){.wire = {send_part}, .memory = m, .rank = rank, .ranks = ranks, .listener = -1};
+    if (o)
+        l->log = o->log, l->log_user = o->log_user;
     pthread_mutex_init(&l->lock, NULL);
+    for (int i = 0; i < CALLERS; i++)
+        l->caller[i].fd = -1;
     for (int r = 0; r < FTX_MAX_RANKS; r++)
         l->link[r] = (Link){.of = l, .rank = r, .calls = -1, .exchange = -1};
     s = env_int(ENV_FTX_PEER_TIMEOUT, 1, 3600, 10, &l->timeout, err);
     if (!s)
         s = meet(l, artifact, err);
     close_socket(&l->listener);
+    for (int i = 0; i < CALLERS; i++)
+        close_socket(&l->caller[i].fd);
     if (!s)
         s = start_receivers(l, err);
     if (s) {
@@ -605,6 +753,7 @@ void links_close(Links *l)
     }
     pthread_mutex_destroy(&l->lock);
     memory_free(&m, l, sizeof *l);
+    atomic_flag_clear(&link_open);
 }
 
 int links_rank(const Links *l)

@@ -16,13 +16,16 @@
 #include "../../base/memory.h"
 #include "../device.h"
 
-/* Meets the other ranks, which must have the same artifact. */
-FtxStatus links_open(const Memory *m, int rank, int ranks, uint64_t artifact, Links **out, FtxError *err);
+/* Meets the other ranks, which must have the same artifact. One in a process at a time. o: allocator and log; NULL: none. */
+FtxStatus links_open(const FtxOptions *o, int rank, int ranks, uint64_t artifact, Links **out, FtxError *err);
 void links_close(Links *l); /* l may be NULL */
 int links_rank(const Links *l);
 int links_ranks(const Links *l);
 
-/* Calls: rank 0 with each other rank. Waits up to `seconds`; 0: as long as the connection is there. */
+int links_timeout(const Links *l); /* FTX_PEER_TIMEOUT */
+
+/* Calls: rank 0 with each other rank. All must have come in `seconds`; 0: it may begin as long as the connection is there, and
+ * ends within FTX_PEER_TIMEOUT then. */
 FtxStatus link_send(Links *l, int rank, const void *p, size_t bytes, FtxError *err);
 FtxStatus link_receive(Links *l, int rank, void *p, size_t bytes, int seconds, FtxError *err);
 /* on: rank 0 has made its part of a call, so answers are due within FTX_PEER_TIMEOUT. Off: a call begins. */

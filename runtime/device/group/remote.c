@@ -5,7 +5,7 @@
 
 #include "group.h"
 
-enum { ANSWER_SECONDS = 60, MOST_WRITE = 64 << 10 };
+enum { OPEN_SECONDS = 60, MOST_WRITE = 64 << 10 }; /* OPEN_SECONDS: a session takes and clears its memory */
 
 struct Device {
     Memory memory;
@@ -27,16 +27,18 @@ static uint64_t io_bytes(const ArtifactPlan *plan)
     return plan->head->space_bytes[FTX_SPACE_IO];
 }
 
-/* Sends a call with its bytes and waits for the answer. A program's run takes as long as that of rank 0 does. */
+/* Sends a call with its bytes and waits for the answer. A program's run takes as long as that of rank 0 does; the others are done
+ * at once, but for a session that begins or ends. */
 static FtxStatus call_remote(const Device *d, RemoteCall c, const void *bytes, RemoteAnswer *a, FtxError *err)
 {
-    const bool runs = c.op == REMOTE_RUN || c.op == REMOTE_TIME;
+    const bool runs = c.op == REMOTE_RUN || c.op == REMOTE_TIME, session = c.op == REMOTE_OPEN || c.op == REMOTE_CLOSE;
+    const int timeout = links_timeout(d->links), most = session && timeout < OPEN_SECONDS ? OPEN_SECONDS : timeout;
     FtxStatus s = link_send(d->links, d->rank, &c, sizeof c, err);
 
     if (!s && c.bytes)
         s = link_send(d->links, d->rank, bytes, c.bytes, err);
     if (!s)
-        s = link_receive(d->links, d->rank, a, sizeof *a, runs ? 0 : ANSWER_SECONDS, err);
+        s = link_receive(d->links, d->rank, a, sizeof *a, runs ? 0 : most, err);
     if (s || !a->status)
         return s;
     a->text[sizeof a->text - 1] = '\0';
@@ -246,7 +248,7 @@ static FtxStatus take_bytes(Remote *r, const RemoteCall *c, FtxError *err)
     if (c->bytes > room || (io && c->bytes < sizeof(FtxStep)))
         return ftx_fail(err, FTX_EDEVICE, "rank 0 sends %llu bytes, there is room for %llu",
                         (unsigned long long)c->bytes, (unsigned long long)room);
-    return link_receive(r->links, 0, io ? r->inner->io(r->session) : r->bytes, c->bytes, ANSWER_SECONDS, err);
+    return link_receive(r->links, 0, io ? r->inner->io(r->session) : r->bytes, c->bytes, links_timeout(r->links), err);
 }
 
 static FtxStatus obey_all(Remote *r, FtxError *err)
@@ -286,7 +288,7 @@ FtxStatus remote_run(const DeviceApi *inner, const Artifact *a, const ArtifactPl
     r->plan = plan;
     s = inner->open(&own, plan, o, &r->device, err);
     if (!s)
-        s = links_open(&m, rank, ranks, a->header->sections_checksum, &r->links, err);
+        s = links_open(o, rank, ranks, a->header->sections_checksum, &r->links, err);
     if (!s)
         s = obey_all(r, err);
     if (r->session)
