@@ -66,9 +66,12 @@ local function name_of(config)
   return name
 end
 
--- sentences: the checkout has the files of sentence-transformers, for which a decoder is an encoder
-local function architecture(config, name, sentences)
-  if sentences and string.sub(name, -11) == "ForCausalLM" then name = string.sub(name, 1, -12) .. "Model" end
+-- vectors: the checkout has the files of sentence-transformers, or -D pooling= says what a text's vector is; then a decoder is
+-- an encoder, which gives the states of its last layer
+local function architecture(config, name, vectors)
+  for _, head in ipairs { "ForCausalLM", "LMHeadModel" } do
+    if vectors and string.sub(name, -#head) == head then name = string.sub(name, 1, -#head - 1) .. "Model" end
+  end
   local read, path = reader(name)
   if not path then
     local part, length = nil, 0
@@ -270,7 +273,7 @@ return function(checkout)
   config.gguf = checkout.gguf -- the fields are those of lib/gguf.lua
   -- If there is a generation_config.json, it alone names the end ids, as in Hugging Face.
   local generation = checkout.generation and hf.file(checkout.generation_path, checkout.generation) or config
-  local read, module = architecture(config, name, checkout.modules)
+  local read, module = architecture(config, name, checkout.modules or ftx.override("pooling"))
   local model = check_result(module, read(config))
   local seq2seq = model.source ~= nil
   local vector = model.encoder and sentences(checkout) or {}

@@ -252,6 +252,38 @@ static void results(void **state)
     }
 }
 
+/* --- the states of a decoder's last layer ------------------------------------------------------------------ */
+
+/* A checkout that generates text, with -D pooling=last: the states of all tokens and the last one's, as transformers has them of
+ * the same weights without the head. */
+static void states_of_decoders(void **state)
+{
+    static const struct {
+        const char *name, *architecture;
+    } some[] = {{"llama-encoder", "LlamaForCausalLM"},
+                {"mistral-encoder", "MistralForCausalLM"},
+                {"qwen3-encoder", "Qwen3ForCausalLM"},
+                {"gpt2-encoder", "GPT2LMHeadModel"}};
+
+    (void)state;
+    for (size_t i = 0; i < n_cases; i++)
+        for (size_t k = 0; k < sizeof some / sizeof *some; k++) {
+            Case c = cases[i];
+            json_t *config;
+
+            if (strcmp(c.name, some[k].name) != 0)
+                continue;
+            c.golden = json_deep_copy(c.golden);
+            config = json_object_get(c.golden, "config");
+            json_object_set_new(config, "architectures", json_pack("[s]", some[k].architecture));
+            snprintf(c.name, sizeof c.name, "%s-states", some[k].name);
+            snprintf(c.options, sizeof c.options, "-D pooling=last");
+            write_checkout(&c);
+            check_texts(&c);
+            json_decref(c.golden);
+        }
+}
+
 /* --- specs of people who read docs/specs.md -------------------------------------------------------------- */
 
 /* Fewer than 60 lines, and only nn.* and ftx.*: no family and no helper of specs/. */
@@ -496,8 +528,8 @@ static void fields(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(results), cmocka_unit_test(sharded), cmocka_unit_test(written),
-                                       cmocka_unit_test(fields)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(results), cmocka_unit_test(states_of_decoders),
+                                       cmocka_unit_test(sharded), cmocka_unit_test(written), cmocka_unit_test(fields)};
 
     if (argc > 2)
         only = argv[2];
