@@ -39,8 +39,8 @@
 //@ append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
 //@ append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
 //@ append: fits sizeof(KV) > 1
-//    KEPT_BYTES: logits of a segment until it is whole.
-//@ head:   consts SEGMENTS: logits(y)  KEPT_BYTES: SEGMENTS * M * 1024
+//    KEPT_BYTES: logits of a segment until it is whole. With fixed sums nothing reads segments, so all logits are written.
+//@ head:   consts SEGMENTS: logits(y) && !FIXED  KEPT_BYTES: SEGMENTS * M * 1024
 //    A block takes all shared memory of an SM; for a matrix below 32 MB it takes half, so that the next kernel can start
 //    beside it. CHUNK_MAX (k of a row in one bulk copy): rows of 4 KB are read faster than rows of 2 KB, if three chunks
 //    fit.

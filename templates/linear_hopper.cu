@@ -50,7 +50,8 @@
 //@ consts  CLUSTER_N: ceil_div(N, CLUSTER_SIZE == 1 ? 132 : CLUSTER_SIZE == 2 ? 64 : CLUSTER_SIZE == 4 ? 30 : 15)  PASSES: ceil_div(CLUSTER_N, 256)
 //@ consts  TILE_N: round_up(ceil_div(CLUSTER_N, PASSES), CLUSTER_SIZE == 8 ? 64 : 32)  SLOT_BYTES: (TILE_N + BLOCK_M) * 128  K_STEPS: ceil_div(ceil_div(K, 64), CLUSTER_SIZE)
 //@ consts  STAGES: min(PASSES > 1 ? 16 : max(2, min(16, K_STEPS)), (SMEM - BESIDE_RING) / SLOT_BYTES)
-//@ head:   consts SEGMENTS: logits(y)  LAST: LAST
+//    With fixed sums nothing reads segments, so all logits are written.
+//@ head:   consts SEGMENTS: logits(y) && !FIXED  LAST: LAST
 //@ shared  RING     STAGES * SLOT_BYTES
 //@ shared  SUMS     PASSES > 1 || SEGMENTS ? 0 : TILE_N / 8 * (BLOCK_M * 8 + 8) * 4 over RING
 //@ shared  GAINS    NORM * K_STEPS * 128        // of this block, in x's type
@@ -63,7 +64,7 @@
 //@ fits    CLUSTER_SIZE == 1 || (PASSES == 1 && !logits(y))
 //    Logits and their segments are those of `head`, all else of `plain`.
 //@ plain, append: fits BUCKET > 0 && logits(y) == 0
-//@ head:   fits LAST || SEGMENTS
+//@ head:   fits LAST || logits(y)
 //@ launch  grid PASSES > 1 ? min(SMS, ceil_div(N, 8)) : ceil_div(N, TILE_N) * CLUSTER_SIZE   block 256
 //@ moves   2 * N * K
 //@ plain, append: flops 2 * T * N * K

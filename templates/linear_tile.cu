@@ -98,7 +98,7 @@
 //@ plain:  fits N % 8 == 0 && K % 8 == 0
 //    16-bit results: another order of the bias, another activation.
 //@ plain:  fits !FIXED || sizeof(Y) == 4
-//@ plain:  prefer other if !FIXED && !ENCODE && (T_MAX <= 64 || !DECODE || BUCKET == 0)
+//@ plain:  prefer other if !ENCODE && (T_MAX <= 64 || (!FIXED && (!DECODE || BUCKET == 0)))
 //    The logits of larger vocabularies are those of `head`.
 //    Norms by row statistics were measured in encoders alone.
 //@ plain:  prefer other if !ENCODE && (has(xs) || has(rs) || has(ys))
@@ -129,7 +129,7 @@
 //@ append: consts SLOT_BYTES: (TILE_M + TILE_N) * 128
 //@ append: fits sizeof(x) == 2 && X == W && X == Y && X == KV
 //@ append: fits N % 8 == 0 && K % 8 == 0 && E % 8 == 0
-//@ append: prefer other if !FIXED && (T_MAX <= 64 || !DECODE || BUCKET == 0)
+//@ append: prefer other if T_MAX <= 64 || (!FIXED && (!DECODE || BUCKET == 0))
 //@ head:   consts X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)  SEGMENTS: 1
 //    N is large, so few rows still make many tiles. A cluster reads w once for all its rows. Tiles are as high as the rows
 //    allow, and as wide as fills the last round of the SMs. K is never split: a segment needs finished sums.
@@ -143,7 +143,9 @@
 //@ head:   consts SLOT_BYTES: (TILE_M + TILE_N) * 128
 //@ head:   fits sizeof(x) == 2 && X == W && Y == fp32 && logits(y)
 //@ head:   fits N % 8 == 0 && K % 8 == 0
-//@ head:   prefer other if !FIXED && (T_MAX <= 64 || N < 3072 || !DECODE || BUCKET == 0)
+//    With fixed sums nothing reads segments; logits are those of `plain`.
+//@ head:   fits !FIXED
+//@ head:   prefer other if (T_MAX <= 64 || N < 3072 || !DECODE || BUCKET == 0)
 //@ shared  RING     STAGES * SLOT_BYTES
 //@ shared  SUMS     (SPLIT_K - 1) * TILE_M * (TILE_N / SPLIT_K) * 4 over RING  // received from the other blocks of a tile
 //@ shared  STAGING  SMEM_EPILOGUE * 8 * 2048                                   // 16 rows of 64 columns for each warp

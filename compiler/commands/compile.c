@@ -26,7 +26,10 @@ static const Option table[] = {
     {"--target", 't', OPT_TEXT, "LIST", targets_help, AT(targets), 0},
     {"--tune", 0, OPT_TEXT, "FILE", "constants measured by ftxc tune on a GPU (default: files that are found; none)",
      AT(tune), 0},
-    {"--define", 'D', OPT_LIST, "FIELD=VALUE", "set a field of the spec: -D limits.context=256", AT(defines), 0},
+    {"--define", 'D', OPT_LIST, "FIELD=VALUE",
+     "set a field of the spec: -D limits.context=256; with -D precision.sums=fixed a GPU gives a request the same bits "
+     "whatever runs beside it",
+     AT(defines), 0},
     {"--lora", 0, OPT_LIST, "DIR", "merge a LoRA adapter of PEFT into the weights; several: in their order",
      AT(adapters), 0},
     {"--exe", 0, OPT_FLAG, NULL, "write a program that needs nothing else: ./NAME \"Once upon a time\"", AT(exe), 0},

@@ -89,6 +89,10 @@ void ref_join_parts(RefTensor a, RefTensor b, int T, int H, int A, int HB, int B
 
 void ref_rmsnorm(RefTensor x, RefTensor g, double eps, int M, int C, float *y);
 void ref_layernorm(RefTensor x, RefTensor g, RefTensor b, double eps, int M, int C, float *y);
+/* Either in fp32 in an order that contracts state, "lanes 32", "heads 32", "embedding 96", by lanes that add vectors of `vec`
+ * elements, or of less where C is no multiple. b absent: RMSNorm. False: there is no such order. */
+bool ref_norm_in_order(const char *order, RefTensor x, RefTensor g, RefTensor b, double eps, int M, int C, int vec,
+                       float *y);
 
 /* y[s,:] = x[last token of row s,:] */
 void ref_select_last(RefTensor x, const FtxRow *rows, int S, int C, float *y);

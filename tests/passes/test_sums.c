@@ -68,6 +68,17 @@ static const char *together(const Model *m, const Group *g)
     return list;
 }
 
+/* The sum of a segment has an order of its own in each kernel, so with fixed sums nobody reads segments: a kernel that leaves
+ * out logits which segments stand for would leave what an earlier step wrote. */
+static void check_logits(const Model *m, const char *name, const Program *p, const Group *g)
+{
+    const Instance *in = g->fit.instance;
+
+    for (size_t i = 0; i < in->n_consts; i++)
+        if (strcmp(in->consts[i].name, "SEGMENTS") == 0 && in->consts[i].i != 0)
+            fail_msg("%s: %s writes or reads segments of %%%u in %s", name, in->family, m->l.g->logits, p->facts.name);
+}
+
 typedef struct Seen {
     const char *order, *together;
 } Seen;
@@ -109,8 +120,10 @@ static void check_model(const char *path, const char *type, const char *target, 
     name = arena_printf(m.keep, "%s %s on %s", path, type, target);
     seen = arena_array(m.keep, Seen, m.l.g->values.n * 3);
     for (size_t p = 0; p < m.l.programs.n; p++)
-        for (size_t i = 0; i < m.l.programs.at[p].groups.n; i++)
+        for (size_t i = 0; i < m.l.programs.at[p].groups.n; i++) {
+            check_logits(&m, name, &m.l.programs.at[p], &m.l.programs.at[p].groups.at[i]);
             n += check_group(&m, name, &m.l.programs.at[p], &m.l.programs.at[p].groups.at[i], seen);
+        }
     assert_true(n > m.l.programs.n);
     model_close(&m);
 }

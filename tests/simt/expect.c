@@ -94,13 +94,13 @@ static bool needed(const Scene *s, int n)
     return false;
 }
 
-/* The order in which the contract says that its kernel adds: "slices 2". */
-static const char *stated_order(const Unit *u)
+/* The order in which the contract says that its kernel adds what an op sums: "slices 2". */
+static const char *stated_order(const Unit *u, Op op)
 {
     const Contract *c = u->b.contract;
 
     for (size_t i = 0; i < c->sums.n; i++)
-        if (c->sums.at[i].op == OP_LINEAR)
+        if (c->sums.at[i].op == op)
             return u->fit.sums[i];
     fail_msg("%s: %s does not state in which order it adds", u->name, c->family);
     return NULL;
@@ -121,10 +121,34 @@ static void linear(const Scene *s, const RefTensor *a, int M, int N, int K, floa
 
         if (!s->u->c.fixed)
             ref_linear(a[0], w, b, M, to - from, K, part);
-        else if (!ref_linear_in_order(stated_order(s->u), a[0], w, b, M, to - from, K, part))
-            fail_msg("kernels/ref does not know the order %s", stated_order(s->u));
+        else if (!ref_linear_in_order(stated_order(s->u, OP_LINEAR), a[0], w, b, M, to - from, K, part))
+            fail_msg("kernels/ref does not know the order %s", stated_order(s->u, OP_LINEAR));
         for (int m = 0; m < M; m++)
             memcpy(y + (int64_t)m * N + from, part + (int64_t)m * (to - from), sizeof *y * (size_t)(to - from));
+    }
+}
+
+/* Bytes of an element of what a norm's kernel loads: of its input, or of the embedding that it computes itself. */
+static size_t loaded_size(const Graph *g, Id x)
+{
+    for (; ir_value(g, x)->op == OP_ADD || ir_value(g, x)->op == OP_SCALE; x = ir_value(g, x)->args[0])
+        ;
+    return dtype_size(ir_value(g, ir_value(g, x)->op == OP_EMBED ? ir_value(g, x)->args[1] : x)->type);
+}
+
+void scene_norm(const Scene *s, const Value *v, RefTensor x, RefTensor g, RefTensor b, int M, int C, float *y)
+{
+    const double eps = ir_float(v, "eps");
+
+    if (s->u->c.fixed) {
+        const char *order = stated_order(s->u, v->op);
+
+        if (!ref_norm_in_order(order, x, g, b, eps, M, C, (int)(16 / loaded_size(s->u->g, v->args[0])), y))
+            fail_msg("kernels/ref does not know the order %s", order);
+    } else if (v->op == OP_RMSNORM) {
+        ref_rmsnorm(x, g, eps, M, C, y);
+    } else {
+        ref_layernorm(x, g, b, eps, M, C, y);
     }
 }
 
@@ -257,8 +281,8 @@ static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
             memcpy(y + m * C, (const int32_t *)a[0].p + m * 2 * C + C, (size_t)C * sizeof *y);
         break;
     case OP_SCALE: ref_scale(a[0], ir_float(v, "by"), n, y); break;
-    case OP_RMSNORM: ref_rmsnorm(a[0], a[1], ir_float(v, "eps"), (int)M, C, y); break;
-    case OP_LAYERNORM: ref_layernorm(a[0], a[1], a[2], ir_float(v, "eps"), (int)M, C, y); break;
+    case OP_RMSNORM:
+    case OP_LAYERNORM: scene_norm(s, v, a[0], a[1], a[2], (int)M, C, y); break;
     case OP_ACT: ref_act(a[0], act_of(v), n, y); break;
     case OP_GLU: ref_glu(a[0], act_of(v), (int)M, C, y); break;
     case OP_SELECT_LAST: ref_select_last(a[0], s->rows, s->S, C, y); break;

@@ -190,12 +190,9 @@ static void norm(const Scene *s, const Value *v, const RefTensor *a, float *y)
     const bool own_b = v->args[2] && ir_value(s->u->g, v->args[2])->shape.rank == 2;
 
     for (int64_t i = 0; i < s->T * H; i++) {
-        const RefTensor x = part(a[0], i * E), g = part(a[1], own_g ? i % H * E : 0);
+        const RefTensor g = part(a[1], own_g ? i % H * E : 0), b = part(a[2], own_b ? i % H * E : 0);
 
-        if (v->op == OP_RMSNORM)
-            ref_rmsnorm(x, g, ir_float(v, "eps"), 1, (int)E, y + i * E);
-        else
-            ref_layernorm(x, g, part(a[2], own_b ? i % H * E : 0), ir_float(v, "eps"), 1, (int)E, y + i * E);
+        scene_norm(s, v, part(a[0], i * E), g, b, 1, (int)E, y + i * E);
     }
 }
 

@@ -1,4 +1,4 @@
-/* orders.c - the order in which each linear kernel adds is the one that its `sums` line states, bit for bit. */
+/* orders.c - the order in which each linear kernel and each norm adds is the one that its `sums` line states, bit for bit. */
 #include "kernels.h"
 
 typedef struct Ordered {
@@ -56,7 +56,12 @@ static void add_ordered(Suite *s, const Ordered *o)
     for (int r = 0; r < o->rows; r++) {
         c.row[r].q_len = 1;
         c.row[r].kv_len = 1 + r * 7 % 40;
-        c.params[r] = (FtxParams){.temperature = 1.0f, .top_p = 1.0f, .repetition = 1.0f, .logits = 1};
+        c.params[r] =
+            (FtxParams){.simple = r % 2, /* greedy rows: all logits of a row are written, whoever reads them */
+                        .temperature = r % 3 == 2 ? 1.0f : 0.0f,
+                        .top_p = 1.0f,
+                        .repetition = 1.0f,
+                        .top_needed = r % 3 == 2 ? 0 : 1};
     }
     if (!o->bucket && !head) { /* half of the tokens are prompts */
         c.rows = o->rows / 2 + 1;
@@ -69,8 +74,51 @@ static void add_ordered(Suite *s, const Ordered *o)
         fail_msg("%s: the kernel does not fit", name);
 }
 
+typedef struct OrderedNorm {
+    const char *only;
+    DType t, out;
+    int kind, C, heads; /* kind 1: RMS norm, 2: layer norm. heads 0: of whole rows */
+} OrderedNorm;
+
+/* The norm of x, of its heads, or of the embedding that an encoder begins with. */
+static void add_ordered_norm(Suite *s, const OrderedNorm *o)
+{
+    const char *type = dtype_name(o->t);
+    Ir g = begin();
+    Case c = {.kv = o->t, .only = o->only, .fixed = true, .encode = strcmp(o->only, "embed_norm") == 0};
+    char name[200], shape[40];
+    int x = input(&g, (o->heads ? o->heads : 1) * o->C, o->t);
+
+    if (c.encode)
+        x = add(&g, "add %%%d %%%d : [T,%d] %s", x,
+                add(&g, "positions %%%d {offset=2} : [T,%d] %s", weight(&g, "p", 70, o->C, o->t), o->C, type), o->C,
+                type);
+    else if (o->heads)
+        x = add(&g, "split_heads %%%d {heads=%d} : [T,%d,%d] %s", x, o->heads, o->heads, o->C, type);
+    snprintf(shape, sizeof shape, o->heads ? "T,%d," : "T,", o->heads);
+    const int gain = weight(&g, "g", o->C, 0, o->t);
+
+    if (o->kind == 1)
+        add(&g, "rmsnorm %%%d %%%d {eps=1e-5} : [%s%d] %s", x, gain, shape, o->C, dtype_name(o->out));
+    else
+        add(&g, "layernorm %%%d %%%d %%%d {eps=1e-5} : [%s%d] %s", x, gain, weight(&g, "b", o->C, 0, o->t), shape, o->C,
+            dtype_name(o->out));
+    mixed_step(&c);
+    snprintf(name, sizeof name, "order of %s %s C=%d heads=%d", o->only, type, o->C, o->heads);
+    if (!take(s, &g, &c, name) && SUITE_TURNS == 1)
+        fail_msg("%s: the kernel does not fit", name);
+}
+
 void orders(void **state)
 {
+    static const OrderedNorm norms[] = {
+        {"rmsnorm", DT_BF16, DT_FP32, 1, 712, 0},    {"rmsnorm", DT_FP16, DT_FP32, 1, 2056, 0},
+        {"rmsnorm", DT_FP32, DT_FP32, 1, 1022, 0},   {"layernorm", DT_BF16, DT_FP32, 2, 300, 0},
+        {"layernorm", DT_FP16, DT_FP32, 2, 1032, 0}, {"layernorm", DT_FP32, DT_FP32, 2, 520, 0},
+        {"head_norm", DT_FP32, DT_FP32, 1, 288, 2},  {"head_norm", DT_FP32, DT_FP32, 2, 72, 3},
+        {"embed_norm", DT_BF16, DT_FP32, 2, 328, 0}, {"embed_norm", DT_FP32, DT_FP32, 2, 96, 0},
+    };
+
     static const Ordered some[] = {
         {"linear", DT_BF16, DT_FP32, 40, 712, 1, "", 3, 4, {{0}}},
         {"linear", DT_FP16, DT_FP16, 24, 2056, 0, "", 8, 8, {{0}}},
@@ -97,8 +145,9 @@ void orders(void **state)
         {"linear_batch_append", DT_FP16, DT_FP16, 64, 328, 0, "append", 100, 0, {{"SPLIT_K", 2}}},
         {"linear_tile", DT_BF16, DT_FP32, 72, 712, 1, "", 70, 128, {{"SPLIT_K", 1}}},
         {"linear_tile", DT_FP16, DT_FP32, 64, 712, 1, "", 70, 128, {{"SPLIT_K", 2}}},
+        {"linear_tile", DT_FP16, DT_FP32, 64, 520, 0, "", 70, 128, {{"SPLIT_K", 2}}},
         {"linear_tile_append", DT_BF16, DT_BF16, 64, 328, 1, "append", 80, 128, {{"SPLIT_K", 1}}},
-        {"linear_tile_head", DT_BF16, DT_FP32, 264, 392, 0, "head", 70, 128, {{0}}},
+        {"linear_tile", DT_BF16, DT_FP32, 264, 392, 0, "head", 70, 128, {{"SPLIT_K", 1}}},
         {"linear_fma", DT_FP32, DT_FP32, 24, 300, 1, "", 5, 8, {{0}}},
         {"linear_fma", DT_FP32, DT_FP32, 24, 301, 0, "", 90, 0, {{0}}},
         {"linear_fma_append", DT_FP32, DT_FP32, 64, 202, 0, "append", 70, 128, {{0}}},
@@ -109,5 +158,7 @@ void orders(void **state)
     (void)state;
     for (size_t i = 0; i < LEN(some); i++)
         add_ordered(s, &some[i]);
+    for (size_t i = 0; i < LEN(norms); i++)
+        add_ordered_norm(s, &norms[i]);
     finish(s, 61);
 }

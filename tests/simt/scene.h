@@ -116,6 +116,9 @@ RefCache scene_lane_cache(const Scene *s, const RefCache *c, const FtxRow *row);
  * False: v is another op. */
 bool scene_heads(const Scene *s, const Value *v, const RefTensor *a, void *const cache[2], float *y);
 
+/* A norm of M rows; with fixed sums in the order that the contract states. b absent: RMS norm. */
+void scene_norm(const Scene *s, const Value *v, RefTensor x, RefTensor g, RefTensor b, int M, int C, float *y);
+
 /* The rows of append, heads of q and k normed. */
 RefTensor scene_normed_heads(const Scene *s, const Value *v, const RefTensor *a);
 

@@ -364,12 +364,54 @@ static void search_groups(FtxModel *host)
     ftx_model_close(cpu);
 }
 
-static void check_model(const char *name, const char *type, const char *tokens, int width, double tolerance)
+/* With fixed sums requests that are read and written together give, bit for bit, what each gives by itself. */
+static void answer_alone(FtxModel *model)
+{
+    static const struct {
+        int length;
+        float temperature;
+        bool logprobs;
+    } asked[] = {{5, 0.0f, true}, {21, 0.0f, false}, {9, 0.9f, true}, {3, 0.0f, true}};
+    enum { REQUESTS = sizeof asked / sizeof *asked };
+    static GoldenAnswer answers[2][REQUESTS]; /* alone, together */
+    static int32_t ids[REQUESTS][32];
+    FtxEngine *engine = golden_engine(model);
+
+    memset(answers, 0, sizeof answers);
+    for (int together = 0; together < 2; together++)
+        for (int i = 0; i < REQUESTS; i++) {
+            FtxRequest r = ftx_request_default(model);
+
+            for (int k = 0; k < asked[i].length; k++)
+                ids[i][k] = 4 + (k * 37 + i * 11) % 290;
+            r.ids = ids[i];
+            r.ids_count = (size_t)asked[i].length;
+            r.temperature = asked[i].temperature;
+            r.logprobs = asked[i].logprobs;
+            r.seed = (uint64_t)i;
+            r.max_new = 3;
+            r.ignore_eos = true;
+            r.user = &answers[together][i];
+            golden_submit(engine, &r);
+            if (!together || i == REQUESTS - 1)
+                golden_finish(engine);
+        }
+    for (int i = 0; i < REQUESTS; i++) {
+        assert_int_equal(answers[0][i].n, 3);
+        assert_memory_equal(answers[0][i].ids, answers[1][i].ids, 3 * sizeof(int32_t));
+        assert_memory_equal(answers[0][i].logprobs, answers[1][i].logprobs, 3 * sizeof(float));
+    }
+    ftx_engine_close(engine);
+}
+
+/* fixed: precision.sums. */
+static void check_model(const char *name, const char *type, const char *tokens, int width, double tolerance, bool fixed)
 {
     const char *build_dir = getenv("FTX_BUILD");
     char checkout[100], golden[140], dir[600], path[700];
-    char weights[60], most[60], lanes[60], sequences[60];
-    Override overrides[] = {{weights}, {most}, {sequences}, {"limits.context=104"}, {"kv.block_size=8"}, {lanes}};
+    char weights[60], most[60], lanes[60], sequences[60], sums[60];
+    Override overrides[] = {{weights},           {most},  {sequences}, {"limits.context=104"},
+                            {"kv.block_size=8"}, {lanes}, {sums}};
     FtxOptions options = {.size = sizeof(FtxOptions), .device = FTX_DEVICE_CUDA};
     FtxModel *model;
     FtxError err;
@@ -380,8 +422,9 @@ static void check_model(const char *name, const char *type, const char *tokens, 
     snprintf(sequences, sizeof sequences, "limits.sequences=%d", width > 1 ? 9 : 4);
     snprintf(checkout, sizeof checkout, "tests/models/%s", name);
     snprintf(golden, sizeof golden, "%s/golden.json", checkout);
-    snprintf(dir, sizeof dir, "%s/simt-%s-%s-%d", build_dir, name, type, width);
-    snprintf(path, sizeof path, "%s/simt-%s-%s-%d.ftx", build_dir, name, type, width);
+    snprintf(sums, sizeof sums, "precision.sums=%s", fixed ? "fixed" : "free");
+    snprintf(dir, sizeof dir, "%s/simt-%s-%s-%d%s", build_dir, name, type, width, fixed ? "-fixed" : "");
+    snprintf(path, sizeof path, "%s.ftx", dir);
     Build *build = build_open(dir);
     compile_for_host(&(Model){checkout, overrides, sizeof overrides / sizeof *overrides}, path, build);
     build_run(build);
@@ -400,7 +443,9 @@ static void check_model(const char *name, const char *type, const char *tokens, 
     } else {
         generate(model, prompts, 1, 1, thorough ? 24 : 6, tolerance); /* one row */
         generate(model, prompts, 0, 3, thorough ? 24 : 4, tolerance); /* four, prompts in chunks beside single tokens */
-        if (strcmp(name, "tiny-llama") == 0 && strcmp(type, "fp32") == 0)
+        if (fixed)
+            answer_alone(model);
+        else if (strcmp(name, "tiny-llama") == 0 && strcmp(type, "fp32") == 0)
             draw_samples(model);
         else
             look_at_logits(model, prompts);
@@ -421,7 +466,7 @@ static void llama(void **state)
 {
     (void)state;
     if (in_turn_sanitized(0, 3))
-        check_model("tiny-llama", "fp32", "16", 1, 1e-3);
+        check_model("tiny-llama", "fp32", "16", 1, 1e-3, false);
 }
 
 static void gpt2(void **state)
@@ -429,7 +474,7 @@ static void gpt2(void **state)
     (void)state;
     if (SIMT_SANITIZED)
         return;
-    check_model("tiny-gpt2", "fp32", "16", 1, 1e-3);
+    check_model("tiny-gpt2", "fp32", "16", 1, 1e-3, false);
 }
 
 /* 16-bit weights and activations use tensor-core kernels. Texts may differ where the two largest logits are close. */
@@ -438,7 +483,15 @@ static void llama_bf16(void **state)
     (void)state;
     if (SIMT_SANITIZED) /* too slow there; gpt2_fp16 covers the tensor-core kernels */
         return;
-    check_model("tiny-llama", "bf16", "16", 1, 0.3);
+    check_model("tiny-llama", "bf16", "16", 1, 0.3, false);
+}
+
+static void llama_fixed(void **state)
+{
+    (void)state;
+    if (SIMT_SANITIZED) /* as llama_bf16 */
+        return;
+    check_model("tiny-llama", "bf16", "16", 1, 0.3, true);
 }
 
 static void mistral_codes(void **state)
@@ -446,21 +499,21 @@ static void mistral_codes(void **state)
     (void)state;
     if (SIMT_SANITIZED) /* as llama_bf16 */
         return;
-    check_model("tiny-mistral", "int8", "16", 1, 0.4);
+    check_model("tiny-mistral", "int8", "16", 1, 0.4, false);
 }
 
 static void gpt2_fp16(void **state)
 {
     (void)state;
     if (in_turn_sanitized(1, 3))
-        check_model("tiny-gpt2", "fp16", "16", 1, 0.1);
+        check_model("tiny-gpt2", "fp16", "16", 1, 0.1, false);
 }
 
 static void mistral(void **state)
 {
     (void)state;
     if (thorough)
-        check_model("tiny-mistral", "fp32", "64", 1, 1e-3);
+        check_model("tiny-mistral", "fp32", "64", 1, 1e-3, false);
 }
 
 /* Beam search: lanes share the prompt's KV cache, and positions change owners. */
@@ -468,31 +521,34 @@ static void llama_beams(void **state)
 {
     (void)state;
     if (in_turn_sanitized(2, 3))
-        check_model("tiny-llama", "fp32", "16", 4, 1e-3);
+        check_model("tiny-llama", "fp32", "16", 4, 1e-3, false);
 }
 
 static void gpt2_beams(void **state)
 {
     (void)state;
     if (thorough)
-        check_model("tiny-gpt2", "fp32", "16", 4, 1e-3);
+        check_model("tiny-gpt2", "fp32", "16", 4, 1e-3, false);
 }
 
 static void mistral_beams(void **state)
 {
     (void)state;
     if (thorough)
-        check_model("tiny-mistral", "fp32", "64", 4, 1e-3);
+        check_model("tiny-mistral", "fp32", "64", 4, 1e-3, false);
 }
 
 int main(int n, char **words)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(llama),      cmocka_unit_test(gpt2),          cmocka_unit_test(llama_bf16),
-        cmocka_unit_test(gpt2_fp16),  cmocka_unit_test(mistral),       cmocka_unit_test(llama_beams),
-        cmocka_unit_test(gpt2_beams), cmocka_unit_test(mistral_beams), cmocka_unit_test(mistral_codes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(llama),         cmocka_unit_test(gpt2),
+                                       cmocka_unit_test(llama_bf16),    cmocka_unit_test(gpt2_fp16),
+                                       cmocka_unit_test(mistral),       cmocka_unit_test(llama_beams),
+                                       cmocka_unit_test(gpt2_beams),    cmocka_unit_test(mistral_beams),
+                                       cmocka_unit_test(mistral_codes), cmocka_unit_test(llama_fixed)};
 
     thorough = n > 1 && strcmp(words[1], "long") == 0;
+    if (n > 2)
+        cmocka_set_test_filter(words[2]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 #endif
