@@ -86,16 +86,17 @@ static void add_ordered_norm(Suite *s, const OrderedNorm *o)
     const char *type = dtype_name(o->t);
     Ir g = begin();
     Case c = {.kv = o->t, .only = o->only, .fixed = true, .encode = strcmp(o->only, "embed_norm") == 0};
-    char name[200], shape[40];
+    char name[200], shape[40] = "T,";
     int x = input(&g, (o->heads ? o->heads : 1) * o->C, o->t);
 
     if (c.encode)
         x = add(&g, "add %%%d %%%d : [T,%d] %s", x,
                 add(&g, "positions %%%d {offset=2} : [T,%d] %s", weight(&g, "p", 70, o->C, o->t), o->C, type), o->C,
                 type);
-    else if (o->heads)
+    if (o->heads) {
         x = add(&g, "split_heads %%%d {heads=%d} : [T,%d,%d] %s", x, o->heads, o->heads, o->C, type);
-    snprintf(shape, sizeof shape, o->heads ? "T,%d," : "T,", o->heads);
+        snprintf(shape, sizeof shape, "T,%d,", o->heads);
+    }
     const int gain = weight(&g, "g", o->C, 0, o->t);
 
     if (o->kind == 1)

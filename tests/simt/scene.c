@@ -245,6 +245,11 @@ static void fill_cancelling(const Value *v, int64_t n, DType type, char *p)
         }
 }
 
+static bool is_norm(Op op)
+{
+    return op == OP_RMSNORM || op == OP_LAYERNORM;
+}
+
 static void random_values(const Value *v, int64_t n, DType type, bool gain, char *p)
 {
     const int64_t last = v->shape.dim[v->shape.rank - 1].n;
@@ -431,7 +436,7 @@ static void *make_input(Scene *s, Id id, DType type, bool gain)
         scene_make_routes(s, v, (int32_t *)(void *)p);
     else
         random_values(v, n, type, gain, p);
-    if (u->c.fixed && v->shape.rank == 2)
+    if (u->c.fixed && v->shape.rank == 2 && !(ir_op_is_weight(v->op) && is_norm(ir_value(u->g, u->b.root)->op)))
         fill_cancelling(v, n, type, p);
     if (unit_norms(u, id))
         scene_shift_rows(v, n, type, p);
