@@ -45,7 +45,7 @@ template <class F> struct PrefillConfig : FlashRegions<Tiles<F>> {
 template <class F> constexpr bool HOPPER = Tiles<F>::MATRIX && (F::E == 64 || F::E == 96 || F::E == 128 || F::E == 256);
 template <class F> struct PromptConfig : F {
     static constexpr int BOX = F::BLOCK % 64 == 0 ? 64 : F::BLOCK % 32 == 0 ? 32 : F::BLOCK % 16 == 0 ? 16 : 8;
-    static constexpr int WARPGROUPS = F::E <= 64 ? 3 : 2, KEYS = F::E > 128 ? 64 : 128, SLOTS = F::E <= 64 ? 8 : F::E > 128 ? 4 : 6;
+    static constexpr int ALIGN = 8, WARPGROUPS = F::E <= 64 ? 3 : 2, KEYS = F::E > 128 ? 64 : 128, SLOTS = F::E <= 64 ? 8 : F::E > 128 ? 4 : 6;
     static constexpr int ACROSS = ceil_div(F::E, 64), ROWS = WARPGROUPS * 64, TILE_BYTES = KEYS * ACROSS * 128;
     static constexpr int RING_AT = ROWS * ACROSS * 128, BARRIERS_AT = RING_AT + SLOTS * TILE_BYTES;
     static constexpr int WORK_AT = BARRIERS_AT + SLOTS * 16 + 16, SHARED = WORK_AT + 64;

@@ -99,6 +99,21 @@ template <> inline half host_round<half>(float f)
     return half{(u16)((f < 0 ? 0x8000 : 0) | (e + 14) << 10 | m)};
 }
 
+template <class T> T host_nearest(float f);
+template <> inline bf16 host_nearest<bf16>(float f)
+{
+    uint32_t b;
+    memcpy(&b, &f, 4);
+    return bf16{(u16)((b + 0x7fff + (b >> 16 & 1)) >> 16)};
+}
+template <> inline half host_nearest<half>(float f)
+{
+    int e = -13;
+    if (fabsf(f) >= 0x1p-14f)
+        frexpf(f, &e);
+    return host_round<half>(ldexpf(nearbyintf(ldexpf(f, 11 - e)), e - 11));
+}
+
 inline void parallel(int n, const std::function<void(int)> &f)
 {
     const int threads = std::max(1u, std::thread::hardware_concurrency());

@@ -11,7 +11,7 @@ DEVICE constexpr int padded(int line)
 // F: T KV E ROWS KEYS
 template <class F> struct FlashRegions : F {
     static constexpr bool MATRIX = sizeof(typename F::T) == 2 && Same<typename F::T, typename F::KV>::value;
-    static constexpr int COLUMNS = round_up(F::E, MATRIX ? 16 : 32),
+    static constexpr int ALIGN = 8, COLUMNS = round_up(F::E, MATRIX ? 16 : 32),
                          PITCH = padded(COLUMNS * (int)sizeof(typename F::KV));
     static constexpr int Q_PITCH = MATRIX ? PITCH : COLUMNS * 4 + 16, P_PITCH = F::ROWS / 4 + 4;
     static constexpr int TILES_AT = F::ROWS * Q_PITCH, WEIGHTS_AT = TILES_AT + (MATRIX ? 4 : 2) * F::KEYS * PITCH;
@@ -43,8 +43,10 @@ template <class F> struct SampleRegions : F {
         most(32768 + 4 * F::LOGIT_BIAS, 16384 + most(24576, 6 * ceil_div(F::V, 96) + 7344) + 8 * TILES + 320);
 };
 
-// F: E
-template <class F> struct TextRegions : F {
-    static constexpr int STAGES = 2, TILE_BYTES = ceil_div(F::E, 64) * 64 * 128, QUERIES_AT = 0, RING_AT = TILE_BYTES;
-    static constexpr int BARRIERS_AT = RING_AT + STAGES * 2 * TILE_BYTES, SHARED = BARRIERS_AT + STAGES * 3 * 8;
+// F: E SPAN
+template <class F, int STAGES_ = 2> struct TextRegions : F {
+    static constexpr int STAGES = STAGES_, TILE_BYTES = ceil_div(F::E, 64) * 64 * 128, QUERIES_AT = 0,
+                         RING_AT = TILE_BYTES;
+    static constexpr int BARRIERS_AT = RING_AT + STAGES * 2 * TILE_BYTES, BIAS_AT = BARRIERS_AT + STAGES * 3 * 8;
+    static constexpr int SHARED = BIAS_AT + (F::SPAN > 0 ? (F::SPAN + 254) * 4 : 0);
 };

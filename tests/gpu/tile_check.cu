@@ -283,7 +283,7 @@ template <class C> static void run(int M)
 template <int N> struct NormShape {
     using T = half;
     using OUT = half;
-    static constexpr int C = N, NORM = 2, LANES = 32, THREADS = 64, ROWS_S = 0;
+    static constexpr int C = N, NORM = 2, LANES = 32, THREADS = 64, ROWS_S = 0, RES = 0;
     static constexpr float EPS = 1e-12f;
 };
 template <class K> __global__ void __launch_bounds__(K::THREADS) norm_kernel(const NormArgs a)
@@ -295,7 +295,7 @@ template <int N> static Launch layernorm(int M)
     return [M](int) {
         cudaLaunchAttribute attrs[2] = {};
         cudaLaunchConfig_t c = config(attrs, 1, (M + 1) / 2, 64, 0);
-        CK(cudaLaunchKernelEx(&c, norm_kernel<NormShape<N>>, NormArgs{y, bias, gains, step, y}));
+        CK(cudaLaunchKernelEx(&c, norm_kernel<NormShape<N>>, NormArgs{y, bias, gains, nullptr, step, y}));
     };
 }
 
