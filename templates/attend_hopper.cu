@@ -26,11 +26,7 @@
 //@ plain:  sums attend_packed = wgmma_tiles 64
 //@ split:  sums attend = wgmma_tiles 64
 //@ prefer  STAGES=2
-//    No GPU has run `split` yet: it is taken where a tuning file says so.
-//@ split:  tune TRIED: 0 1
-//@ split:  order TRIED
-//@ split:  prefer TRIED=0
-//@ split:  prefer other if !TRIED || FIXED
+//@ split:  prefer other if FIXED
 //@ prefer  BLOCKS=5 if ACROSS == 1
 //@ prefer  BLOCKS=2
 //@ consts  TILE_BYTES: ACROSS * 64 * 128  // 64 rows of a head
