@@ -2,7 +2,7 @@
  *
  * A step runs its launches one after another on a team of threads (runtime/base/team.h): every thread calls the kernel
  * with its number and does its share of the work; after each launch all threads meet at a barrier. A kernel allocates
- * nothing and writes only its outputs. How the work is cut depends on shapes alone, so results do not depend on the
+ * nothing and writes only its outputs and its thread's scratch. How the work is cut depends on shapes alone, so results do not depend on the
  * number of threads. */
 #ifndef FTX_CPU_H
 #define FTX_CPU_H
@@ -13,11 +13,14 @@
 
 #include "../device/io.h"
 
+enum { CPU_SCRATCH = 832 << 10 }; /* bytes of scratch for one thread; used by linear.c for many rows */
+
 typedef struct CpuCall {
     void *const *arg; /* operands in the order of the contract's args; NULL where absent */
     const int64_t *k; /* the contract's constants, by consts.h */
     int T, S;         /* live tokens and rows */
     int thread, threads;
+    void *scratch; /* [CPU_SCRATCH], 64-byte aligned; holds nothing; NULL: none, with the same results */
 } CpuCall;
 
 typedef void CpuKernel(const CpuCall *c);

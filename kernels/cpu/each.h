@@ -15,11 +15,15 @@
 #define LEVEL plain
 #define LANES 4
 #define TILE_ROWS 2
+#define PANEL_ROWS 4
+#define PANEL_VECS 2
 #include "vec.h"
 #include BODY
 #undef LEVEL
 #undef LANES
 #undef TILE_ROWS
+#undef PANEL_ROWS
+#undef PANEL_VECS
 
 #if defined __x86_64__
 #ifdef __clang__
@@ -31,11 +35,15 @@
 #define LEVEL avx2
 #define LANES 8
 #define TILE_ROWS 2
+#define PANEL_ROWS 4
+#define PANEL_VECS 3
 #include "vec.h"
 #include BODY
 #undef LEVEL
 #undef LANES
 #undef TILE_ROWS
+#undef PANEL_ROWS
+#undef PANEL_VECS
 #ifdef __clang__
 #pragma clang attribute pop
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq"))), \
@@ -48,11 +56,15 @@
 #define LEVEL avx512
 #define LANES 16
 #define TILE_ROWS 6
+#define PANEL_ROWS 8
+#define PANEL_VECS 3
 #include "vec.h"
 #include BODY
 #undef LEVEL
 #undef LANES
 #undef TILE_ROWS
+#undef PANEL_ROWS
+#undef PANEL_VECS
 #ifdef __clang__
 #pragma clang attribute pop
 #else

@@ -58,7 +58,7 @@ static inline int64_t expert_within(int64_t i, int64_t low, int64_t high)
 TILE_FUNCTIONS(expert,
                (const float *x, const int64_t *at, int64_t K, const char *const *w, int64_t k0, int64_t k1, float *out,
                 int64_t stride),
-               at, (const char *)0, 1)
+               at)
 
 static const struct AT(ExpertTile) {
     void (*run)(const float *x, const int64_t *at, int64_t K, const char *const *w, int64_t k0, int64_t k1, float *out,

@@ -9,9 +9,8 @@
  *
  * Both operands are row-major and read along k. A tile of TILE_ROWS x 4 outputs is in registers (6 x 4 where there are 32
  * of them; 1 x 8 for one row), so a vector of weights is converted to fp32 once for all rows of the tile. With few rows
- * (decode) this streams the weights once. With many, a block of weight rows (LINEAR_BLOCK_W, at most half of a 1 MB L2)
- * stays in the cache while blocks of LINEAR_BLOCK_X rows of x go past; what comes next is fetched meanwhile (1,024 rows of
- * BERT-base on one core: 118 to 134 GFLOP/s of 178). */
+ * (decode) this streams the weights once. Many rows go through panels.h: a piece of work is a block of outputs, for which
+ * rows of x and then, panel by panel, rows of w are laid out anew in the thread's scratch. */
 //@ kernel  linear
 //@ rank    120
 //@ args    x[M,K] w[N,K] b[N]:fp32 r[M,N] -> y
@@ -28,49 +27,152 @@
 #include "each.h"
 #else
 
+#include "panels.h"
 #include "tile.h"
 
-#ifndef LINEAR_PARAMS
-#define LINEAR_PARAMS \
-    (const float *x, int64_t K, const char *const *w, int64_t k0, int64_t k1, float *out, int64_t stride, \
-     const char *next)
+#ifndef LINEAR_BLOCKS_ONCE
+#define LINEAR_BLOCKS_ONCE
+enum {
+    LINEAR_MANY_X = 128, /* rows of x and of w in a block of outputs, at most */
+    LINEAR_MANY_W = 192,
+    LINEAR_PANEL_W = 48,  /* PANEL_COLS, over all levels */
+    LINEAR_LAYING_OUT = 8 /* what it costs to lay out an element of x or w, in outputs */
+};
+
+typedef struct LinearScratch {
+    float x[LINEAR_MANY_X * LINEAR_KC], w[LINEAR_PANEL_W * LINEAR_KC], sums[LINEAR_MANY_X][LINEAR_MANY_W];
+} LinearScratch;
+
+_Static_assert(sizeof(LinearScratch) <= CPU_SCRATCH, "a thread's scratch");
+_Static_assert(LINEAR_KC % 16 == 0, "a chunk of K is whole vectors");
+
+static inline int64_t linear_round_up(int64_t n, int64_t to)
+{
+    return (n + to - 1) / to * to;
+}
 #endif
-TILE_FUNCTIONS(linear_few, LINEAR_PARAMS, (const int64_t *)0, next, 1)
-TILE_FUNCTIONS(linear_many, LINEAR_PARAMS, (const int64_t *)0, next, 0)
+
+#define LINEAR_PARAMS \
+    (const float *x, int64_t K, const char *const *w, int64_t k0, int64_t k1, float *out, int64_t stride)
+_Static_assert(LINEAR_MANY_X % PANEL_ROWS == 0 && LINEAR_MANY_W % PANEL_COLS == 0 && PANEL_COLS <= LINEAR_PANEL_W,
+               "blocks are whole panels");
+TILE_FUNCTIONS(linear, LINEAR_PARAMS, (const int64_t *)0)
 
 static const struct AT(LinearTile) {
     void(*run) LINEAR_PARAMS;
     int cols;
-} AT(linear_few)[3][TILE_ROWS] = TILE_TABLE(linear_few), AT(linear_many)[3][TILE_ROWS] = TILE_TABLE(linear_many);
+} AT(linear_tiles)[3][TILE_ROWS] = TILE_TABLE(linear);
+#undef LINEAR_PARAMS
 
 /* Rows m0 .. m0+rows (one tile) of M times weight rows n0 .. n0+count. Up to TILE_ROWS rows it goes through each weight
- * row from end to end, since it is read only once; else chunk by chunk of K, so that the chunk of x stays in L1. With more
- * rows than a block each tile fetches the next tile of x and some rows of the next block of w. */
+ * row from end to end, since it is read only once; else chunk by chunk of K, so that the chunk of x stays in L1. */
 static void AT(linear_stripe)(const LinearArgs *a, int64_t M, int64_t m0, int64_t rows, int64_t n0, int64_t count)
 {
-    const struct AT(LinearTile) *const tile =
-        &(M <= LINEAR_BLOCK_X ? AT(linear_few) : AT(linear_many))[a->type - 1][rows - 1];
-    const int64_t bytes = cpu_type_bytes(a->type), row_bytes = a->K * bytes, step = M <= TILE_ROWS ? a->K : LINEAR_KC;
-    const char *next_x = (const char *)(a->x + (m0 + rows) * a->K),
-               *next_w = a->w + (n0 + count + m0 % count) * row_bytes;
+    const struct AT(LinearTile) *const tile = &AT(linear_tiles)[a->type - 1][rows - 1];
+    const int64_t row_bytes = a->K * cpu_type_bytes(a->type), step = M <= TILE_ROWS ? a->K : LINEAR_KC;
     /* The last tile of the last block may be cut: BLOCK_W is a multiple of MAX_COLS. */
     float sums[LINEAR_MAX_ROWS][LINEAR_BLOCK_W];
 
     for (int64_t k0 = 0; k0 < a->K; k0 += step)
         for (int64_t n = 0; n < count; n += tile->cols) {
-            const int64_t i_next = n / tile->cols; /* rows of x, then rows of w */
-            const char *next =
-                i_next < rows ? next_x + (i_next * a->K + k0) * 4 : next_w + (i_next - rows) * row_bytes + k0 * bytes;
             const char *w[LINEAR_MAX_COLS]; /* past the end the last row again; these sums are not used */
 
             for (int64_t i = 0; i < tile->cols; i++)
                 w[i] = a->w + (n0 + (n + i < count ? n + i : count - 1)) * row_bytes;
             for (int64_t k = k0; k < a->K && k < k0 + step; k += LINEAR_KC)
                 tile->run(a->x + m0 * a->K, a->K, w, k, k + LINEAR_KC < a->K ? k + LINEAR_KC : a->K, &sums[0][n],
-                          LINEAR_BLOCK_W, next);
+                          LINEAR_BLOCK_W);
         }
     for (int64_t m = 0; m < rows; m++)
         AT(linear_finish)(a, m0 + m, n0, count, sums[m]);
+}
+
+/* Rows of x and of w in a block, so that the slowest thread is done soon. */
+static void AT(linear_cut)(int64_t M, int64_t N, int64_t threads, int64_t *rows_x, int64_t *rows_w)
+{
+    const int64_t least_x = (M + LINEAR_MANY_X - 1) / LINEAR_MANY_X, least_w = (N + LINEAR_MANY_W - 1) / LINEAR_MANY_W;
+    int64_t best = INT64_MAX;
+
+    for (int64_t blocks_x = least_x; blocks_x < least_x + 8; blocks_x++)
+        for (int64_t blocks_w = least_w; blocks_w < least_w + 16; blocks_w++) {
+            const int64_t x = linear_round_up((M + blocks_x - 1) / blocks_x, PANEL_ROWS);
+            const int64_t w = linear_round_up((N + blocks_w - 1) / blocks_w, PANEL_COLS);
+            const int64_t blocks = ((M + x - 1) / x) * ((N + w - 1) / w);
+            const int64_t cost = (blocks + threads - 1) / threads * (x * w + LINEAR_LAYING_OUT * (x + w));
+
+            if (cost < best) {
+                best = cost;
+                *rows_x = x;
+                *rows_w = w;
+            }
+        }
+}
+
+/* Outputs m0 .. m1 by n0 .. n1. laid_out: the only chunk of these rows of x is in scratch already. */
+static void AT(linear_block)(const LinearArgs *a, int64_t m0, int64_t m1, int64_t n0, int64_t n1, bool laid_out,
+                             LinearScratch *s)
+{
+    const int64_t bytes = cpu_type_bytes(a->type);
+
+    for (int64_t k = 0; k < a->K; k += LINEAR_KC) {
+        const int64_t count = a->K - k < LINEAR_KC ? a->K - k : LINEAR_KC, steps = (count + LANES - 1) / LANES;
+
+        for (int64_t m = m0; m < m1 && !laid_out; m += PANEL_ROWS)
+            AT(panel_of_x)(a->x + m * a->K + k, a->K, m1 - m, count, s->x + (m - m0) * steps * LANES);
+        for (int64_t n = n0; n < n1; n += PANEL_COLS) {
+            AT(panel_of_w)(a->type, a->w + (n * a->K + k) * bytes, a->K * bytes, n1 - n, count, s->w);
+            for (int64_t m = m0; m < m1; m += PANEL_ROWS)
+                AT(panel_tile)
+            (steps, s->x + (m - m0) * steps * LANES, s->w, k > 0, &s->sums[m - m0][n - n0], LINEAR_MANY_W);
+        }
+    }
+    for (int64_t m = m0; m < m1; m++)
+        for (int64_t n = n0; n < n1; n += LINEAR_BLOCK_W)
+            AT(linear_finish)(a, m, n, n1 - n < LINEAR_BLOCK_W ? n1 - n : LINEAR_BLOCK_W, &s->sums[m - m0][n - n0]);
+}
+
+static void AT(linear_many)(const CpuCall *c, const LinearArgs *a, int64_t M)
+{
+    int64_t rows_x = LINEAR_MANY_X, rows_w = LINEAR_MANY_W, first, last, in_scratch = -1;
+
+    AT(linear_cut)(M, a->N, c->threads, &rows_x, &rows_w);
+
+    const int64_t blocks_x = (M + rows_x - 1) / rows_x, blocks_w = (a->N + rows_w - 1) / rows_w;
+
+    cpu_share(c, blocks_x * blocks_w, &first, &last);
+    for (int64_t at = first; at < last; at++) {
+        const int64_t m = at / blocks_w * rows_x, n = at % blocks_w * rows_w;
+
+        AT(linear_block)
+        (a, m, m + rows_x < M ? m + rows_x : M, n, n + rows_w < a->N ? n + rows_w : a->N, m == in_scratch, c->scratch);
+        in_scratch = a->K <= LINEAR_KC ? m : -1;
+    }
+}
+
+static void AT(linear_rows)(const CpuCall *c, const LinearArgs *a, int64_t M)
+{
+    /* Weight rows of a piece of work: few where M is small, so that threads have equal shares and rows of w are read
+     * from end to end. */
+    const int64_t rows_w = M <= TILE_ROWS                       ? 8
+                           : a->K > 8192                        ? 16
+                           : M <= LINEAR_BLOCK_X || a->K > 4096 ? 32
+                                                                : LINEAR_BLOCK_W;
+    const int64_t blocks_w = (a->N + rows_w - 1) / rows_w, blocks_x = (M + LINEAR_BLOCK_X - 1) / LINEAR_BLOCK_X;
+    int64_t first, last;
+
+    cpu_share(c, blocks_w * blocks_x, &first, &last);
+    for (int64_t at = first; at < last; at++) {
+        const int64_t n0 = at / blocks_x * rows_w, m_first = at % blocks_x * LINEAR_BLOCK_X;
+        const int64_t count = a->N - n0 < rows_w ? a->N - n0 : rows_w;
+        const int64_t height = M - m_first < LINEAR_BLOCK_X ? M - m_first : LINEAR_BLOCK_X;
+        const int64_t tiles = (height + TILE_ROWS - 1) / TILE_ROWS; /* of about equal height */
+
+        for (int64_t i = 0; i < tiles; i++) {
+            const int64_t m0 = height * i / tiles, m1 = height * (i + 1) / tiles;
+
+            AT(linear_stripe)(a, M, m_first + m0, m1 - m0, n0, count);
+        }
+    }
 }
 
 void AT(linear)(const CpuCall *c)
@@ -86,27 +188,10 @@ void AT(linear)(const CpuCall *c)
                           .kind = c->k[LINEAR_KIND],
                           .glu = c->k[LINEAR_GLU] != 0};
     const int64_t M = c->k[LINEAR_ROWS_S] ? c->S : c->T;
-    /* Weight rows of a piece of work: few where M is small, so that threads have equal shares and rows of w are read
-     * from end to end. */
-    const int64_t rows_w = M <= TILE_ROWS                      ? 8
-                           : a.K > 8192                        ? 16
-                           : M <= LINEAR_BLOCK_X || a.K > 4096 ? 32
-                                                               : LINEAR_BLOCK_W;
-    const int64_t blocks_w = (a.N + rows_w - 1) / rows_w, blocks_x = (M + LINEAR_BLOCK_X - 1) / LINEAR_BLOCK_X;
-    int64_t first, last;
 
-    cpu_share(c, blocks_w * blocks_x, &first, &last);
-    for (int64_t at = first; at < last; at++) {
-        const int64_t n0 = at / blocks_x * rows_w, m_first = at % blocks_x * LINEAR_BLOCK_X;
-        const int64_t count = a.N - n0 < rows_w ? a.N - n0 : rows_w;
-        const int64_t height = M - m_first < LINEAR_BLOCK_X ? M - m_first : LINEAR_BLOCK_X;
-        const int64_t tiles = (height + TILE_ROWS - 1) / TILE_ROWS; /* of about equal height */
-
-        for (int64_t i = 0; i < tiles; i++) {
-            const int64_t m0 = height * i / tiles, m1 = height * (i + 1) / tiles;
-
-            AT(linear_stripe)(&a, M, m_first + m0, m1 - m0, n0, count);
-        }
-    }
+    if (M > LINEAR_BLOCK_X && c->scratch)
+        AT(linear_many)(c, &a, M);
+    else
+        AT(linear_rows)(c, &a, M);
 }
 #endif

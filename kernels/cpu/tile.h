@@ -22,18 +22,16 @@ typedef struct LinearArgs {
 } LinearArgs;
 #endif
 
-/* out[m][0..cols) (+)= x[m, k0..k1) . w[0..cols)[k0..k1) for `rows` rows; rows, cols, type and stream are
- * constants. Row m of x begins at element at[m]; without `at` rows stand one after another.
+/* out[m][0..cols) (+)= x[m, k0..k1) . w[0..cols)[k0..k1) for `rows` rows; rows, cols and type are constants. Row m of x
+ * begins at element at[m]; without `at` rows stand one after another.
  *
- * Each iteration prefetches into L2. stream: w is read once, so as many bytes of the next tile's rows as this iteration
- * reads. These are contiguous; without this the hardware prefetcher has to follow `cols` short streams. Else w is in L2
- * and one row of what comes after this block (k1 - k0 floats at `next`) is enough. */
+ * w is read once, so each iteration prefetches into L2 as many bytes of the next tile's rows as it reads. These are
+ * contiguous; without this the hardware prefetcher has to follow `cols` short streams. */
 ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, const float *x, const int64_t *at, int64_t K,
-                                   const char *const *w, int64_t k0, int64_t k1, float *out, int64_t stride,
-                                   const char *next, int stream)
+                                   const char *const *w, int64_t k0, int64_t k1, float *out, int64_t stride)
 {
     const int64_t bytes = type == CPU_FP32 ? 4 : 2;
-    const int lines = stream ? (int)(cols * LANES * bytes / 64) : 1;
+    const int lines = (int)(cols * LANES * bytes / 64);
     Vf sum[LINEAR_MAX_ROWS][LINEAR_MAX_COLS];
     int64_t k = k0;
 
@@ -43,7 +41,7 @@ ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, const float *x,
         for (int n = 0; n < cols; n++)
             sum[m][n] = vset(0.0f);
     for (; k + LANES <= k1; k += LANES) {
-        const char *ahead = stream ? w[0] + cols * (K + k) * bytes : next + (k - k0) * 4;
+        const char *ahead = w[0] + cols * (K + k) * bytes;
         Vf v[LINEAR_MAX_COLS];
 #pragma GCC unroll 8
         for (int n = 0; n < lines; n++)
@@ -87,22 +85,22 @@ ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, const float *x,
 }
 
 /* The tiles of a level: as many outputs as registers hold, and with few rows enough independent sums to cover the
- * latency of the multiply-add. `params`: what the functions take; `at`, `next`, `stream`: as in linear_tile. */
+ * latency of the multiply-add. `params`: what the functions take; `at`: as in linear_tile. */
 #ifndef TILE_FUNCTION
-#define TILE_FUNCTION(name, params, at, next, stream, rows, cols, type) \
+#define TILE_FUNCTION(name, params, at, rows, cols, type) \
     static __attribute__((noinline)) void AT(name##_##type##_##rows) params \
     { \
-        AT(linear_tile)(rows, cols, type, x, at, K, w, k0, k1, out, stride, next, stream); \
+        AT(linear_tile)(rows, cols, type, x, at, K, w, k0, k1, out, stride); \
     }
-#define TILE_WIDE(name, params, at, next, stream, type) \
-    TILE_FUNCTION(name, params, at, next, stream, 1, 8, type) \
-    TILE_FUNCTION(name, params, at, next, stream, 2, 8, type) \
-    TILE_FUNCTION(name, params, at, next, stream, 3, 4, type) \
-    TILE_FUNCTION(name, params, at, next, stream, 4, 4, type) \
-    TILE_FUNCTION(name, params, at, next, stream, 5, 4, type) \
-    TILE_FUNCTION(name, params, at, next, stream, 6, 4, type)
-#define TILE_NARROW(name, params, at, next, stream, type) \
-    TILE_FUNCTION(name, params, at, next, stream, 1, 8, type) TILE_FUNCTION(name, params, at, next, stream, 2, 4, type)
+#define TILE_WIDE(name, params, at, type) \
+    TILE_FUNCTION(name, params, at, 1, 8, type) \
+    TILE_FUNCTION(name, params, at, 2, 8, type) \
+    TILE_FUNCTION(name, params, at, 3, 4, type) \
+    TILE_FUNCTION(name, params, at, 4, 4, type) \
+    TILE_FUNCTION(name, params, at, 5, 4, type) \
+    TILE_FUNCTION(name, params, at, 6, 4, type)
+#define TILE_NARROW(name, params, at, type) \
+    TILE_FUNCTION(name, params, at, 1, 8, type) TILE_FUNCTION(name, params, at, 2, 4, type)
 /* The functions of a type with the columns of their tiles, by rows. */
 #define TILE_ROW_WIDE(name, type) \
     { \
@@ -123,17 +121,17 @@ ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, const float *x,
 #undef TILE_FUNCTIONS
 #undef TILE_TABLE
 #if TILE_ROWS == 6
-#define TILE_FUNCTIONS(name, params, at, next, stream) \
-    TILE_WIDE(name, params, at, next, stream, CPU_FP32) \
-    TILE_WIDE(name, params, at, next, stream, CPU_FP16) TILE_WIDE(name, params, at, next, stream, CPU_BF16)
+#define TILE_FUNCTIONS(name, params, at) \
+    TILE_WIDE(name, params, at, CPU_FP32) \
+    TILE_WIDE(name, params, at, CPU_FP16) TILE_WIDE(name, params, at, CPU_BF16)
 #define TILE_TABLE(name) \
     { \
         TILE_ROW_WIDE(name, CPU_FP32), TILE_ROW_WIDE(name, CPU_FP16), TILE_ROW_WIDE(name, CPU_BF16) \
     }
 #else
-#define TILE_FUNCTIONS(name, params, at, next, stream) \
-    TILE_NARROW(name, params, at, next, stream, CPU_FP32) \
-    TILE_NARROW(name, params, at, next, stream, CPU_FP16) TILE_NARROW(name, params, at, next, stream, CPU_BF16)
+#define TILE_FUNCTIONS(name, params, at) \
+    TILE_NARROW(name, params, at, CPU_FP32) \
+    TILE_NARROW(name, params, at, CPU_FP16) TILE_NARROW(name, params, at, CPU_BF16)
 #define TILE_TABLE(name) \
     { \
         TILE_ROW_NARROW(name, CPU_FP32), TILE_ROW_NARROW(name, CPU_FP16), TILE_ROW_NARROW(name, CPU_BF16) \

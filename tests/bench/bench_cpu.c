@@ -16,6 +16,7 @@
 #include "runtime/base/dtype.h"
 #include "runtime/base/team.h"
 
+static char *scratch;      /* [threads][CPU_SCRATCH] */
 static const char *wanted; /* only measurements with this in their name */
 
 static double seconds(void)
@@ -57,7 +58,13 @@ static void call(void *user, int piece, int share, int shares)
     if (l->ring)
         arg[1] = (void *)(l->ring + (size_t)piece % l->copies * l->step);
 
-    const CpuCall c = {.arg = arg, .k = l->k, .T = l->T, .S = l->S, .thread = share, .threads = shares};
+    const CpuCall c = {.arg = arg,
+                       .k = l->k,
+                       .T = l->T,
+                       .S = l->S,
+                       .thread = share,
+                       .threads = shares,
+                       .scratch = scratch + (size_t)share * CPU_SCRATCH};
     l->kernel(&c);
 }
 
@@ -216,6 +223,7 @@ int main(int argc, char **argv)
     const int threads = argc > 1 ? atoi(argv[1]) : 1;
 
     wanted = argc > 2 ? argv[2] : "";
+    scratch = aligned_alloc(64, (size_t)threads * CPU_SCRATCH);
     printf("%s\n", cpu_features());
     /* fable: what one token reads is 22 MB of weights */
     linear("fable qkv", 1, 640, 384, DT_BF16, 40, 0, threads);

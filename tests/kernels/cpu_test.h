@@ -72,11 +72,13 @@ static inline int64_t number_bits(double f)
     return i;
 }
 
-/* Every thread's share, one after the other. */
+static _Alignas(64) char scratch[CPU_SCRATCH];
+
+/* Every thread's share, one after the other, all with one scratch. */
 static inline void call(CpuKernel *kernel, void *const *arg, const int64_t *k, int T, int S, int threads)
 {
     for (int i = 0; i < threads; i++) {
-        const CpuCall c = {.arg = arg, .k = k, .T = T, .S = S, .thread = i, .threads = threads};
+        const CpuCall c = {.arg = arg, .k = k, .T = T, .S = S, .thread = i, .threads = threads, .scratch = scratch};
         kernel(&c);
     }
 }

@@ -15,7 +15,17 @@ static void run(int level, const Case *c, const float *x, void *w, const float *
         [LINEAR_N] = c->N, [LINEAR_K] = c->K, [LINEAR_W] = c->type, [LINEAR_KIND] = c->kind, [LINEAR_GLU] = c->glu};
     void *const arg[] = {(void *)x, w, c->bias ? (void *)b : NULL, c->residual ? (void *)r : NULL, y};
 
+    memset(scratch, 0xff, sizeof scratch); /* NaN */
     call(kernel_at("linear", level), arg, k, M, 0, threads);
+}
+
+static void without_scratch(int level, const Case *c, const float *x, void *w, const float *b, const float *r, float *y)
+{
+    const int64_t k[] = {
+        [LINEAR_N] = c->N, [LINEAR_K] = c->K, [LINEAR_W] = c->type, [LINEAR_KIND] = c->kind, [LINEAR_GLU] = c->glu};
+    void *const arg[] = {(void *)x, w, c->bias ? (void *)b : NULL, c->residual ? (void *)r : NULL, y};
+
+    kernel_at("linear", level)(&(CpuCall){.arg = arg, .k = k, .T = c->M, .threads = 1});
 }
 
 static void check(int level, const Case *c)
@@ -48,7 +58,12 @@ static void check(int level, const Case *c)
         assert_memory_equal(alone, y + (size_t)m * width, sizeof *y * width);
     }
     memcpy(want, y, sizeof *y * c->M * width);
-    run(level, c, x, w, b, r, c->M, 5, y);
+    for (int threads = 5; threads < 40; threads += 28) {
+        memset(y, 0xff, sizeof *y * c->M * width);
+        run(level, c, x, w, b, r, c->M, threads, y);
+        assert_memory_equal(y, want, sizeof *y * c->M * width);
+    }
+    without_scratch(level, c, x, w, b, r, y);
     assert_memory_equal(y, want, sizeof *y * c->M * width);
     free(x), free(b), free(r), free(want), free(y), free(alone), free(w);
 }
@@ -78,6 +93,48 @@ static void large(void **state)
         check(level, &(Case){.M = 1, .N = 9, .K = 9000, .type = DT_FP16});
         check(level, &(Case){.M = 101, .N = 130, .K = 40, .type = DT_BF16, .residual = 1});
         check(level, &(Case){.M = 50, .N = 18, .K = 8200, .type = DT_BF16});
+    }
+}
+
+/* Blocks and panels that are whole, one more, one less; odd numbers of vectors in a chunk of K. */
+static void many_rows(void **state)
+{
+    static const int rows[] = {49, 55, 128, 129, 200}, widths[] = {1, 23, 48, 193};
+    static const int depths[] = {1, 15, 16, 40, 100, 1024, 1040, 1025};
+
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (size_t m = 0; m < sizeof rows / sizeof *rows; m++)
+            for (size_t n = 0; n < sizeof widths / sizeof *widths; n++) {
+                const Case c = {.M = rows[m],
+                                .N = widths[n],
+                                .K = depths[(m + 3 * n + (size_t)level) % 8],
+                                .type = (DType)(DT_FP32 + (m + n) % 3),
+                                .bias = n % 2,
+                                .residual = m % 2};
+
+                check(level, &c);
+            }
+}
+
+/* NaN and infinity stay in their own row and column: what is computed beyond the last row or column touches no other. */
+static void not_numbers(void **state)
+{
+    enum { M = 61, N = 50, K = 37 };
+
+    (void)state;
+    for (int level = 0; level < LEVELS; level++) {
+        const Case c = {.M = M, .N = N, .K = K, .type = DT_FP32};
+        float *x = random_tensor(M * K, DT_FP32, 1.0f), *w = random_tensor(N * K, DT_FP32, 1.0f);
+        float *y = malloc(sizeof *y * M * N);
+
+        x[(M - 1) * K + K - 1] = NAN;
+        w[(N - 1) * K + K - 1] = INFINITY;
+        run(level, &c, x, w, NULL, NULL, M, 3, y);
+        for (int m = 0; m < M; m++)
+            for (int n = 0; n < N; n++)
+                assert_int_equal(isfinite(y[m * N + n]), m < M - 1 && n < N - 1);
+        free(x), free(w), free(y);
     }
 }
 
@@ -128,10 +185,8 @@ static void conversions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(widths),
-        cmocka_unit_test(large),
-        cmocka_unit_test(epilogues),
-        cmocka_unit_test(conversions),
+        cmocka_unit_test(widths),      cmocka_unit_test(large),     cmocka_unit_test(many_rows),
+        cmocka_unit_test(not_numbers), cmocka_unit_test(epilogues), cmocka_unit_test(conversions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

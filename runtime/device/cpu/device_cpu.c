@@ -58,6 +58,7 @@ struct Session {
     char *space[FTX_SPACE_COUNT];
     uint32_t pages; /* of the KV cache */
     void **arg;     /* [n_operands] */
+    char *scratch;  /* [threads][CPU_SCRATCH] */
     FtxProfile *profile;
     bool profiling, nan;
     FtxExchange *exchange; /* of several ranks, after join; else NULL */
@@ -209,6 +210,7 @@ static void lay_out(Session *s, Carve *c)
     s->arg = carve(c, p->n_operands, sizeof *s->arg);
     s->profile = carve(c, p->n_kernels, sizeof *s->profile);
     s->space[FTX_SPACE_PAGES] = carve(c, cache_bytes(p, s->pages), 1);
+    s->scratch = carve(c, (size_t)s->device->threads, CPU_SCRATCH);
 }
 
 /* Kernels do not write weights, but all operands are plain pointers. */
@@ -402,8 +404,13 @@ static FtxStatus cpu_read(Session *s, int name, size_t offset, void *p, size_t b
 
 static void run_launch(const Session *s, const Prepared *l, int share, int shares)
 {
-    const CpuCall c = {
-        .arg = s->arg + l->first_operand, .k = l->consts, .T = s->T, .S = s->S, .thread = share, .threads = shares};
+    const CpuCall c = {.arg = s->arg + l->first_operand,
+                       .k = l->consts,
+                       .T = s->T,
+                       .S = s->S,
+                       .thread = share,
+                       .threads = shares,
+                       .scratch = s->scratch + (size_t)share * CPU_SCRATCH};
 
     l->kernel(&c);
 }
