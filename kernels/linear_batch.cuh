@@ -8,7 +8,7 @@
 //
 // What limits it: with few rows reading w, with many the traffic of shared memory. A step of 16 k of a warpgroup reads 64 rows
 // of x and TILE_N of w from there, 2 * (64 + TILE_N) * 16 bytes in TILE_N / 2 clocks, and the copies write beside it. So tiles
-// are high, 64 rows for each of 2 or 4 warpgroups, and as wide as the registers allow.
+// are high, 64 rows for each of 2 to 4 warpgroups, and as wide as the registers allow.
 //
 // A block has WARPGROUPS warpgroups that multiply, one producer warp, and a ring of STAGES slots in shared memory, each
 // [x 64 * WARPGROUPS x 64 k | w TILE_N x 64 k]:

@@ -1,7 +1,8 @@
 // linear_batch.cu - contracts and instance of linear_batch.cuh: linear layers of 65 to 512 rows on sm_90a
 //
-// Chosen for 16-bit weights of at least 2,048 x 2,048 elements in decode programs of 65 to 512 tokens, where it costs as much as
-// linear_tile in the model of `select` and has the lower rank. Measured: docs/decisions/029-65-to-512-rows.md.
+// Chosen for 16-bit weights of at least 2,048 x 2,048 elements in decode programs of 65 to 512 tokens and in steps of 65 to 256,
+// where it costs as much as linear_tile in the model of `select` and has the lower rank. Measured:
+// docs/decisions/029-65-to-512-rows.md.
 // With precision.sums = "fixed" it has prompts of any size, too, and 33 to 64 rows of wide matrices
 // (docs/decisions/032-order-of-sums.md).
 //
@@ -23,8 +24,8 @@
 //@ append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
 //@ append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
 //    A tile of 256 rows (4 warpgroups) takes less time without its fourth block of rows, but there are registers for 128 columns
-//    only. It is chosen where it was measured to be the faster.
-//@ tune    WARPGROUPS: 2 4
+//    only, with 3 for 160. It is chosen where it was measured to be the faster.
+//@ tune    WARPGROUPS: 2 3 4
 //@ plain:  prefer WARPGROUPS=4 if T_MAX > 128 && N >= 16384 && !RES
 //@ prefer  WARPGROUPS=4 if T_MAX > 128 && T_MAX <= 256 && N >= 3072 && N <= 6336
 //@ prefer  WARPGROUPS=2
@@ -38,7 +39,7 @@
 //    CLUSTERS run at once, ACROSS in a row of tiles. EVEN: the width that gives them the same number of columns in each round.
 //@ consts  CLUSTERS: SPLIT_K == 1 ? 132 : SPLIT_K == 2 ? 66 : 30  ACROSS: max(1, CLUSTERS / ROW_TILES)
 //    A lane has registers for 128 sums, but not beside a residual.
-//@ consts  WIDEST: WARPGROUPS == 4 ? 128 : RES && SPLIT_K == 1 ? 224 : 256  EVEN: ceil_div(N, ceil_div(N, ACROSS * WIDEST) * ACROSS)
+//@ consts  WIDEST: WARPGROUPS == 4 ? 128 : WARPGROUPS == 3 ? 160 : RES && SPLIT_K == 1 ? 224 : 256  EVEN: ceil_div(N, ceil_div(N, ACROSS * WIDEST) * ACROSS)
 //@ consts  EVEN_N: EVEN <= 32 ? 32 : EVEN <= 48 && SPLIT_K <= 2 ? 48 : EVEN <= 64 ? 64 : EVEN <= 96 ? 96 : EVEN <= 112 && SPLIT_K <= 2 ? 112 : round_up(EVEN, 32)
 //@ tune    TILE_N: EVEN_N 32 48 64 96 112 128 160 192 224 256
 //@ prefer  TILE_N=EVEN_N
@@ -55,8 +56,9 @@
 //@ fits    TILE_N <= WIDEST && TILE_N % (8 * SPLIT_K) == 0 && SPLIT_K <= ceil_div(K, 64)
 //    Logits are those of a head.
 //@ fits    (BUCKET > 0 || FIXED) && T_MAX > (FIXED && N > 8192 ? 32 : 64) && logits(y) == 0
-//    Small layers are linear_tile's: its blocks leave room for those of the next kernel.
-//@ prefer  other if !FIXED && (!DECODE || N < 2048 || K < 2048)
+//    Small layers are linear_tile's in decode programs, whose blocks leave room for those of the next kernel, and cuBLASLt's in
+//    prompts, as are all in longer ones.
+//@ prefer  other if !FIXED && (ENCODE || N < 2048 || K < 2048 || (!DECODE && T_MAX > 256))
 //@ launch  grid min(SPLIT_K > 1 ? 65535 : SMS, ceil_div(M, TILE_M) * ceil_div(N, TILE_N)) * SPLIT_K   block 128 * WARPGROUPS + 32
 //@ moves   2 * N * K + 2 * M * (K + N)
 //@ flops   2 * M * N * K

@@ -7,7 +7,7 @@
 //
 //   plain    activation or residual after; layer norms before and of the residual by row statistics
 //   append   the joined q, k, v projection of decode programs with RoPE; k and v go to the KV cache
-//   head     logits of decode programs with a vocabulary of 3,072 and more, and their segments (body/segments.cuh)
+//   head     logits with a vocabulary of 3,072 and more, and their segments (body/segments.cuh), in programs of fixed size
 //
 // Measured on the H200 without norms, BERT-base's matrices (tests/gpu/tile_check.cu, us; in brackets the best of 24
 // algorithms of cuBLASLt; docs/decisions/002-norms-folded-into-weights.md says what norms cost in them):
@@ -145,7 +145,7 @@
 //@ head:   fits N % 8 == 0 && K % 8 == 0
 //    With fixed sums nothing reads segments; logits are those of `plain`.
 //@ head:   fits !FIXED
-//@ head:   prefer other if (T_MAX <= 64 || N < 3072 || !DECODE || BUCKET == 0)
+//@ head:   prefer other if (T_MAX <= 64 || N < 3072 || ENCODE || BUCKET == 0)
 //@ shared  RING     STAGES * SLOT_BYTES
 //@ shared  SUMS     (SPLIT_K - 1) * TILE_M * (TILE_N / SPLIT_K) * 4 over RING  // received from the other blocks of a tile
 //@ shared  STAGING  SMEM_EPILOGUE * 8 * 2048                                   // 16 rows of 64 columns for each warp

@@ -63,21 +63,21 @@ static void find_tuned(const Contract *c, bool *tuned)
     }
 }
 
-const char *tuning_shape(const ProgramFacts *f, const Binding *b, const Instance *in, Arena *keep)
+const char *tuning_shape(const Binding *b, const Instance *in, Arena *keep)
 {
     const Contract *c = b->contract;
     bool tuned[CONTRACT_MAX_CONSTS] = {false};
-    const char *shape =
-        arena_printf(keep, "T=%lld S=%lld%s", (long long)f->t_max, (long long)f->s_max, b->gives ? " given" : "");
+    const char *shape = b->gives ? "given" : "";
 
     find_tuned(c, tuned);
     for (size_t i = 0; i < c->consts.n; i++) {
         const Const *k = &in->consts[i];
 
-        if (tuned[i] || k->kind == CONST_FLOAT || !k->i)
+        if (tuned[i] || k->kind == CONST_FLOAT || !k->i || strcmp(k->name, "PAGES") == 0)
             continue;
-        shape = k->kind == CONST_TYPE ? arena_printf(keep, "%s %s=%s", shape, k->name, dtype_name((DType)k->i))
-                                      : arena_printf(keep, "%s %s=%lld", shape, k->name, (long long)k->i);
+        shape =
+            arena_printf(keep, "%s%s%s=%s", shape, *shape ? " " : "", k->name,
+                         k->kind == CONST_TYPE ? dtype_name((DType)k->i) : arena_printf(keep, "%lld", (long long)k->i));
     }
     return shape;
 }
@@ -153,7 +153,7 @@ void tuning_follow(const ProgramFacts *f, const Binding *b, Arena *keep, Arena *
 
         if (strcmp(e->kernel, b->contract->family) != 0 || strcmp(e->program, f->name) != 0)
             continue;
-        shape = shape ? shape : tuning_shape(f, b, fit->instance, scratch);
+        shape = shape ? shape : tuning_shape(b, fit->instance, scratch);
         if (strcmp(e->shape, shape) != 0)
             continue;
         hash = hash ? hash : tuning_hash(b->contract, scratch);

@@ -24,7 +24,7 @@ struct TuningEntry {
     const char *kernel;  /* family: "linear_hopper" */
     const char *hash;    /* tuning_hash */
     const char *program; /* "decode 16" */
-    const char *shape;   /* "T=16 K=2048 N=8192 X=bf16": tuning_shape */
+    const char *shape;   /* "X=bf16 N=8192 K=2048": tuning_shape */
     struct {
         TunedConst *at;
         size_t n, cap;
@@ -65,8 +65,9 @@ const char *tuning_file_name(const char *device, Arena *keep);
 /* 16 hexadecimal digits: of the contract's template (catalog_hash). */
 const char *tuning_hash(const Contract *c, Arena *keep);
 
-/* The largest T and S of the program, then all whole numbers and types among the constants that do not depend on tuned ones. */
-const char *tuning_shape(const ProgramFacts *f, const Binding *b, const Instance *in, Arena *keep);
+/* All whole numbers and types among the constants that do not depend on tuned ones, but not PAGES: how far the rows of the page
+ * table lie apart says nothing about time, and depends on limits.context. */
+const char *tuning_shape(const Binding *b, const Instance *in, Arena *keep);
 
 /* Fits again by the entry of f->tuning for this match, if there is one that applies. */
 void tuning_follow(const ProgramFacts *f, const Binding *b, Arena *keep, Arena *scratch, Fitted *fit);

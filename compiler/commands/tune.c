@@ -22,7 +22,8 @@
 typedef struct Options {
     bool help, any_order, quiet;
     const char *out, *buckets;
-    int minutes, context;
+    double minutes;
+    int context;
     uint64_t kv_memory;
     TextList defines;
 } Options;
@@ -36,7 +37,7 @@ enum { ALGORITHMS = 8, ROWS_STEP = 64, FINE = 2048, COARSE = 512 };
 static const Option table[] = {
     {"--output", 'o', OPT_TEXT, "FILE",
      "the tuning file; what it holds of other kernels stays (default: tune/GPU.lua beside the spec)", AT(out), 0},
-    {"--minutes", 0, OPT_INT, "N", "stop after about so many minutes (default 10)", AT(minutes), 0},
+    {"--minutes", 0, OPT_NUMBER, "N", "stop after about so many minutes (default 10)", AT(minutes), 0},
     {"--any-order", 0, OPT_FLAG, NULL, "also try what changes the order of sums, and other kernels: texts may differ",
      AT(any_order), 0},
     {"--buckets", 0, OPT_TEXT, "LIST", "only programs of these sizes: 1,8,64; 0: those of any size (default: all)",
@@ -71,6 +72,8 @@ typedef struct Tuner {
         Program *at;
         size_t n, cap;
     } programs;
+    FtxProgramKind last_kind; /* of the program before: its kind and size */
+    int64_t last_bucket;
     double begin, end; /* of the time, in seconds */
     ProgressLine progress;
     char line[100]; /* what it says */
@@ -310,14 +313,19 @@ static void add_point(Program *p, int sequences, int tokens, int context)
 }
 
 /* The steps that run a program: a decode program with little and with much context; one of any size with as many tokens as
- * there may be, and with one more than a half, a quarter and an eighth. Called for each program in the order of the target's. */
+ * there may be, and with one more than a half, a quarter and an eighth. One of more than 64 rows with the fewest, too, which are
+ * one more than the program before it has. Called for each program in the order of the target's. */
 static bool wanted(void *user, FtxProgramKind kind, int64_t bucket)
 {
     Tuner *t = user;
     const Limits *l = &t->spec.graph->limits;
     const bool encoder = t->spec.graph->kind == FTX_MODEL_ENCODER, in = in_list(t->o->buckets, bucket);
+    const int64_t fewest = bucket > ROWS_STEP && t->programs.n && t->last_kind == kind ? t->last_bucket + 1 : bucket;
     int64_t tokens = bucket ? bucket : l->tokens;
     Program p = {0};
+
+    t->last_kind = kind;
+    t->last_bucket = bucket;
 
     if (kind == FTX_PROG_DECODE && in) {
         const int sequences = least_of(bucket ? bucket : l->sequences, l->sequences);
@@ -326,6 +334,8 @@ static bool wanted(void *user, FtxProgramKind kind, int64_t bucket)
         add_point(&p, sequences, 1, context);
         if (most_context(t, sequences) > context)
             add_point(&p, sequences, 1, most_context(t, sequences));
+        if (fewest < sequences)
+            add_point(&p, (int)fewest, 1, context);
     }
     if (!encoder && tokens > l->context)
         tokens = l->context;
@@ -333,6 +343,8 @@ static bool wanted(void *user, FtxProgramKind kind, int64_t bucket)
         const int sequences = encoder ? least_of((tokens + l->context - 1) / l->context, l->sequences) : 1;
 
         add_point(&p, sequences, least_of(tokens / sequences, l->context), 0);
+        if (fewest < bucket && sequences == 1)
+            add_point(&p, 1, least_of(fewest, l->context), 0);
         if (bucket || tokens <= 2 * ROWS_STEP)
             break;
         tokens = tokens / 2 + 1;
@@ -573,8 +585,8 @@ int command_tune(int argc, char **argv)
     }
     if (rest.n != 1)
         return command_mistake("tune", "expected one spec, folder or artifact, found %zu arguments", rest.n);
-    if (o.minutes < 1 || o.minutes > 1000)
-        return command_mistake("tune", "--minutes: expected 1 to 1000, found %d", o.minutes);
+    if (!(o.minutes > 0 && o.minutes <= 1000))
+        return command_mistake("tune", "--minutes: expected more than 0, at most 1000, found %g", o.minutes);
     if (o.context < 0)
         return command_mistake("tune", "--context: expected 0 or more, found %d", o.context);
     if (o.buckets && (!*o.buckets || o.buckets[strspn(o.buckets, "0123456789,")]))

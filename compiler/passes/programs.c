@@ -14,11 +14,11 @@ static uint32_t packed_forms(const Catalog *c)
     return forms;
 }
 
-static bool has_quantised(const Graph *g)
+static bool has_op(const Graph *g, Op op)
 {
     Id v = 1;
 
-    while (v < g->values.n && ir_value(g, v)->op != OP_QUANTISE)
+    while (v < g->values.n && ir_value(g, v)->op != op)
         v++;
     return v < g->values.n;
 }
@@ -55,7 +55,7 @@ static Program *add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
         .compute = l->compute,
         .fixed = l->fixed,
         .exact = l->precision->compute != DT_NONE,
-        .quantised = has_quantised(l->g),
+        .quantised = has_op(l->g, OP_QUANTISE),
         .packed = packed_forms(l->catalog),
         .tuning = l->target.tuning,
     };
@@ -64,13 +64,16 @@ static Program *add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
 }
 
 /* The largest program of a fixed size. Above 64 tokens there are some where a kernel of ours computes their products, in 16 bits
- * on targets with wgmma: linear_tile for encoders, linear_batch for prompts if precision.sums is fixed. Its tiles are chosen for
- * T_MAX, and for short prompts those of limits.tokens would be far too wide. */
+ * on targets with wgmma: linear_tile for encoders, linear_batch for prompts. Its tiles are chosen for T_MAX, and for short prompts
+ * those of limits.tokens would be far too wide. Unless precision.sums is fixed, steps of quantised weights and of experts have not
+ * been measured, nor have those of 257 to 512 tokens. */
 static int64_t largest_bucket(const Lower *l, FtxProgramKind kind)
 {
     if (!(target_facts(l->target)->capabilities & CAPABILITY_WGMMA) || dtype_size(l->compute) != 2)
         return 64;
-    return kind == FTX_PROG_ENCODE || kind == FTX_PROG_HIDDEN ? 1024 : l->fixed ? 512 : 64;
+    if (kind == FTX_PROG_ENCODE || kind == FTX_PROG_HIDDEN)
+        return 1024;
+    return l->fixed ? 512 : has_op(l->g, OP_QUANTISE) || has_op(l->g, OP_ROUTE) ? 64 : 256;
 }
 
 /* The programs of one kind: small ones of a fixed size (buckets), and one for any larger T. */
@@ -136,8 +139,19 @@ static void note_weights(Lower *l, const Program *p)
     }
 }
 
+/* Whether cuBLASLt computes a part of it. */
+static bool has_library(const Program *p)
+{
+    size_t k = 0;
+
+    while (k < p->groups.n && p->groups.at[k].b.contract->device != KD_MATMUL)
+        k++;
+    return k < p->groups.n;
+}
+
 /* Selects every program, the largest first: it decides in which form each weight is packed. An optional one is dropped
- * where a value has no kernel for it. */
+ * where a value has no kernel for it, and where cuBLASLt has a part of it, except for encoders: that computes live rows alone, so
+ * the program of any T is as good. */
 static bool select_programs(Lower *l, Diag *d)
 {
     memset(l->weight_forms, 0, sizeof *l->weight_forms * l->g->values.n);
@@ -145,7 +159,8 @@ static bool select_programs(Lower *l, Diag *d)
         Program *p = &l->programs.at[i];
         Diag ignored = {0};
 
-        p->dropped = !select_program(l, p, p->optional ? &ignored : d);
+        p->dropped =
+            !select_program(l, p, p->optional ? &ignored : d) || (p->optional && !p->facts.encode && has_library(p));
         if (p->dropped && !p->optional)
             return false;
         if (!p->dropped)

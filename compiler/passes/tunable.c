@@ -114,7 +114,7 @@ static void add_program(const Program *p, size_t at, bool any_order, TuneCases *
 
         if (!is_tuned(g->b.contract) && !(any_order && g->b.contract->device == KD_MATMUL))
             continue;
-        shape = tuning_shape(&p->facts, &g->b, g->fit.instance, keep);
+        shape = tuning_shape(&g->b, g->fit.instance, keep);
         t = find_case(cases, first, g->b.contract->family, shape);
         if (!t) {
             t = arena_push(keep, *cases);

@@ -136,7 +136,7 @@ def checks():
             add("linear_swapped", FP16, 1001, 1096, (32, 64, 16)[n % 3], act=5, force=force)
     for n, tile in enumerate((32, 48, 64, 96, 112, 128, 160, 192, 224, 256)):
         for i, split in enumerate((1, 2, 4)):
-            force = {"TILE_N": tile, "SPLIT_K": split, "WARPGROUPS": 4 if tile <= 128 and (n + i) % 2 else 2}
+            force = {"TILE_N": tile, "SPLIT_K": split, "WARPGROUPS": 4 if tile <= 128 and (n + i) % 2 else 3 if tile <= 160 and (n + i) % 4 == 2 else 2}
             m = (65, 128, 256, 192, 300, 512)[(n + i) % 6]
             add("linear_batch", BF16, 1000, 712, m, bias=1, res=1, force=force)
             add("linear_batch", FP16, 2008, 1096, m, glu=1, act=5, force=force)
@@ -196,7 +196,7 @@ def sequences():
         layer(f"{model} M=16 wide NT64", model, 16, True, lambda n, k, w: {"TILE_N_MAX": 64})
         layer(f"{model} M=64 wide NT64", model, 64, True, lambda n, k, w: {"TILE_N_MAX": 64})
         layer(f"{model} M=64 wide NT96", model, 64, True, lambda n, k, w: {"TILE_N_MAX": 96})
-        for m, live in ((128, (65, 128)), (256, (129, 192, 193, 256)), (512, (257, 320, 384, 448, 512))):
+        for m, live in ((128, (65, 128)), (192, (129, 160, 192)), (256, (129, 192, 193, 256)), (512, (257, 320, 384, 448, 512))):
             batch("batch", model, m, live)
     for m in (1, 8, 64):
         every(BF16, 128256, 2048, (m,), norm=1, y=FP32, last=1, seq=f"head 1B M={m}")

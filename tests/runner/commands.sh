@@ -263,8 +263,8 @@ XDG_CONFIG_HOME=$room/user says 2 'user/ftxc/tune/nvidia-h200.lua: the file is f
 # ftxc tune: its mistakes, and what it says without a GPU.
 says 2 'expected one spec, folder or artifact, found 0 arguments' tune
 says 2 'expected one spec, folder or artifact, found 2 arguments' tune a.lua b.lua
-says 2 'minutes: expected 1 to 1000, found 0' tune a.lua --minutes 0
-says 2 'minutes: expected 1 to 1000, found 1001' tune a.lua --minutes 1001
+says 2 'minutes: expected more than 0, at most 1000, found 0' tune a.lua --minutes 0
+says 2 'minutes: expected more than 0, at most 1000, found 1001' tune a.lua --minutes 1001
 says 2 'context: expected 0 or more, found -1' tune a.lua --context -1
 says 2 'buckets: expected numbers with commas between, found "8;9"' tune a.lua --buckets '8;9'
 says 2 'buckets: expected numbers with commas between, found ""' tune a.lua --buckets ''

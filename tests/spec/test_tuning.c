@@ -201,13 +201,9 @@ static TuningEntry *add(Bench *b, const char *program, const char *family, const
 {
     TuningEntry e = {.kernel = family, .program = program, .file = &b->file, .us = 90, .untuned_us = 100};
     const Group *g = find(b, program, family);
-    const ProgramFacts *facts = NULL;
 
-    for (size_t i = 0; i < b->l.programs.n; i++)
-        if (strcmp(b->l.programs.at[i].facts.name, program) == 0)
-            facts = &b->l.programs.at[i].facts;
     e.hash = tuning_hash(g->b.contract, b->keep);
-    e.shape = tuning_shape(facts, &g->b, g->fit.instance, b->keep);
+    e.shape = tuning_shape(&g->b, g->fit.instance, b->keep);
     if (name)
         *(TunedConst *)arena_push(b->keep, e.use) = (TunedConst){name, value};
     e.avoid = !name;
@@ -219,7 +215,7 @@ static TuningEntry *add(Bench *b, const char *program, const char *family, const
 
 static void followed(void **state)
 {
-    static const char head[] = "tuning h200: nvidia-h200.lua 000000000000000f\ntuned linear, decode 8, T=8 S=8 X=bf16 ";
+    static const char head[] = "tuning h200: nvidia-h200.lua 000000000000000f\ntuned linear, decode 8, X=bf16 ";
     Bench b = bench_open(false);
     const char *lines;
 
@@ -250,13 +246,17 @@ static void shapes(void **state)
     (void)state;
     select_all(&b);
     g = find(&b, "decode 8", "linear");
-    shape = tuning_shape(&(ProgramFacts){.t_max = 8, .s_max = 4}, &g->b, g->fit.instance, b.keep);
-    assert_int_equal(strncmp(shape, "T=8 S=4 X=bf16 W=bf16 Y=bf16 N=", 31), 0);
+    shape = tuning_shape(&g->b, g->fit.instance, b.keep);
+    assert_int_equal(strncmp(shape, "X=bf16 W=bf16 Y=bf16 N=", 23), 0);
     assert_non_null(strstr(shape, " X_ROW_BYTES="));
     assert_null(strstr(shape, "BYTES=HALF"));
     assert_null(strstr(shape, " SLOTS="));      /* names BYTES */
     assert_null(strstr(shape, " SLOT_BYTES=")); /* names CHUNK, which names CHUNK_MAX */
     assert_null(strstr(shape, " IN_FLIGHT="));
+    g = find(&b, "decode 8", "linear_append");
+    shape = tuning_shape(&g->b, g->fit.instance, b.keep);
+    assert_non_null(strstr(shape, " BLOCK="));
+    assert_null(strstr(shape, "PAGES=")); /* of limits.context alone */
     bench_close(&b);
 }
 
@@ -270,7 +270,7 @@ static void ignored(void **state)
     add(&b, "decode 8", "linear", "IN_FLIGHT", 1000);                             /* no value of the tune line */
     add(&b, "decode 8", "linear", "M", 4);                                        /* no tuned constant */
     add(&b, "decode 8", "linear", "IN_FLIGHT", 32768)->program = "decode 3";
-    add(&b, "decode 8", "linear", "IN_FLIGHT", 32768)->shape = "T=8 S=8 N=1";
+    add(&b, "decode 8", "linear", "IN_FLIGHT", 32768)->shape = "X=bf16 N=1";
     add(&b, "step 64", "linear_hopper", "CLUSTER_SIZE", 1); /* changes the order of sums: 4 without it */
     add(&b, "step 64", "linear_hopper", NULL, 0);           /* another kernel */
     add(&b, "step 16", "linear_hopper", "CLUSTER_SIZE", 4); /* the order that it has */

@@ -1,0 +1,71 @@
+/* test_programs.c - which sizes of steps have programs of their own. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "compiler/spec/spec.h"
+
+/* The sizes of the programs of one kind, as text. */
+static const char *sizes(const Plan *plan, FtxProgramKind kind, Arena *keep)
+{
+    const char *text = "";
+
+    for (size_t i = 0; i < plan->programs.n; i++)
+        if (plan->programs.at[i].kind == kind)
+            text = arena_printf(keep, "%s%s%u", text, *text ? " " : "", plan->programs.at[i].bucket);
+    return text;
+}
+
+/* Steps of 65 to 256 tokens have programs of their own where linear_batch computes all layers. */
+static void many_rows(void **state)
+{
+    static const struct {
+        const char *spec, *target, *override, *steps, *decode;
+    } rows[] = {
+        {"llama-3.2-1b", "sm_90a", "limits.sequences=200", "16 64 128 256 0", "1 2 4 8 16 32 64 128 256"},
+        {"llama-3.2-1b", "sm_90a", "limits.tokens=255", "16 64 128 0", "1 2 4 8 16 32 64"},
+        {"llama-3.2-1b", "sm_90a", "precision.weights=int4", "16 64 0", "1 2 4 8 16 32 64"},
+        {"llama-3.2-1b", "sm_90a", "precision.weights=fp32", "16 64 0", "1 2 4 8 16 32 64"},
+        {"llama-3.2-1b", "sm_80", "limits.sequences=200", "16 64 0", "1 2 4 8 16 32 64 128 256"},
+        {"llama-3.1-8b", "h200", "limits.sequences=512", "16 64 128 256 0", "1 2 4 8 16 32 64 128 256 512"},
+        {"llama-3.1-8b", "h200", "limits.tokens=191", "16 64 128 0", "1 2 4 8 16 32 64"},
+        {"llama-3.1-8b", "h200", "limits.sequences=128", "16 64 128 256 0", "1 2 4 8 16 32 64 128"},
+        {"llama-3.1-8b", "h200", "precision.sums=fixed", "16 64 128 256 512 0", "1 2 4 8 16 32 64"},
+        {"llama-3.1-8b", "h200", "precision.weights=int4", "16 64 0", "1 2 4 8 16 32 64"},
+        {"qwen3-30b-a3b", "sm_90a", "limits.sequences=64", "16 64 0", "1 2 4 8 16 32 64"},
+        {"gpt2-124m", "sm_90a", "limits.sequences=64", "16 64 0", "1 2 4 8 16 32 64"},
+    };
+    Arena *keep = arena_open();
+    Catalog catalog;
+    Diag d = {0};
+
+    (void)state;
+    if (!catalog_open(keep, &catalog, &d))
+        fail_msg("%s", d.text);
+    for (size_t i = 0; i < LEN(rows); i++) {
+        const Override override = {rows[i].override};
+        Packing packing = {0};
+        Spec spec = {0};
+        Target t;
+        Plan plan;
+
+        print_message("%s %s %s\n", rows[i].spec, rows[i].target, rows[i].override);
+        assert_true(target_parse(rows[i].target, &t, &d));
+        if (!spec_read(arena_printf(keep, "specs/%s.lua", rows[i].spec), &override, 1, keep, &spec, &d) ||
+            !passes_run_graph(spec.graph, &spec.precision, &(Dump){0}, &d) ||
+            !passes_run_target(spec.graph, &catalog, t, &spec.precision, &packing, &plan, NULL, &d))
+            fail_msg("%s", d.text);
+        assert_string_equal(sizes(&plan, FTX_PROG_STEP, keep), rows[i].steps);
+        assert_string_equal(sizes(&plan, FTX_PROG_DECODE, keep), rows[i].decode);
+        ir_graph_close(spec.graph);
+    }
+    arena_close(keep);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(many_rows)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
