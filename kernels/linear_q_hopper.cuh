@@ -48,7 +48,7 @@ template <class C> struct CodedShape {
     static constexpr int PRODUCER = GROUPS * 4, THREADS = PRODUCER * 32 + 32;
     static constexpr int STEPS = ceil_div(C::K, C::STEP_K), OWN_STEPS = ceil_div(STEPS, C::CLUSTER_SIZE); // of a slice, at most
     static constexpr int X = C::BLOCK_M * C::STEP_K * 2, CODES = C::STEP_K * 2 * C::BITS;  // bytes in a slot: of x, of a tile
-    static constexpr int PART_K = C::STEP_K / C::SPLIT, UNIT = most(C::GROUP, Q::BLOCK_K), ONCE = least(C::GROUP, C::BLOCK_M == 64 ? 32 : Q::BLOCK_K); // k of a warpgroup in a step; of whole groups; multiplied at once
+    static constexpr int PART_K = C::STEP_K / C::SPLIT, UNIT = most(C::GROUP, 64), ONCE = least(UNIT / 2, C::BLOCK_M == 64 ? 16 : Q::BLOCK_K); // k of a warpgroup in a step; of whole groups; multiplied at once
     static constexpr int SLICE_GROUPS = OWN_STEPS * (C::STEP_K / C::GROUP);                // groups of a slice, at most
     static constexpr int SCALES = SLICE_GROUPS * 16 * Q::SCALE, ZEROS = SLICE_GROUPS * 16 * Q::ZERO; // bytes of a tile
     static constexpr int OWN_N = C::TILE_N / C::CLUSTER_SIZE;       // columns this block finishes
@@ -141,41 +141,62 @@ template <class C> DEVICE void coded_multiply(float (&total)[C::BLOCK_M / 2], co
     mbarrier_wait(scales, 0);
 #pragma unroll 1
     for (int s = at.s0; s < at.s1; s++) {
-        const int end = least((part + 1) * P::PART_K, at.length(s));
-        const u32 codes = ring.data(slot.at) + P::X + own * P::CODES + lane_id() * 16;
-        const u64 x = wgmma_descriptor(ring.data(slot.at), 0, 0);
+        const int end = least(P::PART_K, at.length(s) - part * P::PART_K); // k of this part
+        u32 codes = ring.data(slot.at) + P::X + own * P::CODES + part * P::PART_K / Q::BLOCK_K * 512 + lane_id() * 16;
+        u64 x = wgmma_descriptor(ring.data(slot.at), part * P::PART_K / 64 * C::BLOCK_M, 0);
+        int group = ((s - at.s0) * C::STEP_K + part * P::PART_K) / C::GROUP; // of the slice
+        uint4_ v;
+        u32 w[2][P::ONCE / 16][4]; // of the products that are under way, and of the next ones
+        typename Q::Offset upper, lower;
+        const auto expand = [&](int k, u32 from, int of) { // the codes k further on than those at `from`, in group `of`
+            if (k % C::GROUP == 0) {
+                upper = typename Q::Offset(tile_zeros, of + k / C::GROUP, g);
+                lower = typename Q::Offset(tile_zeros, of + k / C::GROUP, g + 8);
+            }
+            if (k % Q::BLOCK_K == 0)
+                v = shared_load16(from + k / Q::BLOCK_K * 512);
+#pragma unroll
+            for (int j = 0; j < P::ONCE / 16; j++)
+                Q::fragment(w[k / P::ONCE % 2][j], v, k % Q::BLOCK_K / 16 + j, upper, lower);
+        };
         ring.wait_full(slot);
+        if (end > 0)
+            expand(0, codes, group);
 #pragma unroll 1
-        for (int k = part * P::PART_K; k < end; k += P::UNIT) {
-            uint4_ v;
+        for (int left = end; left > 0; left -= P::UNIT) {
+            const bool more = left > P::UNIT; // else the last codes once more, for nothing
+            const u32 next_codes = more ? codes + P::UNIT / Q::BLOCK_K * 512 : codes;
+            const int next_group = more ? group + P::UNIT / C::GROUP : group;
+            float d[C::BLOCK_M / 2], scale[2];
 #pragma unroll
-            for (int i = 0; i < P::UNIT; i += C::GROUP) {
-                const int group = ((s - at.s0) * C::STEP_K + k + i) / C::GROUP;
-                const typename Q::Offset upper(tile_zeros, group, g), lower(tile_zeros, group, g + 8);
-                float d[C::BLOCK_M / 2];
+            for (int k = 0; k < P::UNIT; k += P::ONCE) {
+                if (k % C::GROUP == 0) {
+                    scale[0] = some ? Q::scale(tile_scales, group + k / C::GROUP, g) : 0.0f;
+                    scale[1] = some ? Q::scale(tile_scales, group + k / C::GROUP, g + 8) : 0.0f;
 #pragma unroll
-                for (int j = 0; j < C::BLOCK_M / 2; j++)
-                    d[j] = 0.0f;
-#pragma unroll
-                for (int h = i; h < i + C::GROUP; h += P::ONCE) {
-                    u32 w[P::ONCE / 16][4];
-                    if (h % Q::BLOCK_K == 0)
-                        v = shared_load16(codes + (k + h) / Q::BLOCK_K * 512);
-#pragma unroll
-                    for (int j = 0; j < P::ONCE / 16; j++)
-                        Q::fragment(w[j], v, h % Q::BLOCK_K / 16 + j, upper, lower);
-                    wgmma_fence();
-#pragma unroll
-                    for (int j = 0; j < P::ONCE / 16; j++)
-                        Wgmma<C::BLOCK_M, T>::add(d, w[j], wgmma_descriptor_at(x, (k + h) / 64 * C::BLOCK_M, (k + h) % 64 / 16 + j));
-                    wgmma_commit();
-                    wgmma_wait<0>();
+                    for (int j = 0; j < C::BLOCK_M / 2; j++)
+                        d[j] = 0.0f;
                 }
-                const float scale[2] = {some ? Q::scale(tile_scales, group, g) : 0.0f, some ? Q::scale(tile_scales, group, g + 8) : 0.0f};
+                wgmma_fence();
+#pragma unroll
+                for (int j = 0; j < P::ONCE / 16; j++)
+                    Wgmma<C::BLOCK_M, T>::add(d, w[k / P::ONCE % 2][j], wgmma_descriptor_at(x, k / 64 * C::BLOCK_M, k % 64 / 16 + j));
+                wgmma_commit();
+                wgmma_wait<1>(); // the products before these have read their codes
+                if (k + P::ONCE < P::UNIT)
+                    expand(k + P::ONCE, codes, group);
+                else
+                    expand(0, next_codes, next_group);
+                if ((k + P::ONCE) % C::GROUP)
+                    continue;
+                wgmma_wait<0>();
 #pragma unroll
                 for (int j = 0; j < C::BLOCK_M / 2; j++)
                     total[j] = fmaf(scale[j / 2 % 2], d[j], total[j]);
             }
+            codes = next_codes;
+            group = next_group;
+            x = wgmma_descriptor_at(x, P::UNIT / 64 * C::BLOCK_M, 0);
         }
         warp_sync();
         if (lane_id() == 0)

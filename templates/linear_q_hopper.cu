@@ -1,7 +1,7 @@
 // linear_q_hopper.cu - contracts and instance of linear_q_hopper.cuh: linear layers of 9 to 64 rows with quantised weights on sm_90a
 //
 // For weights of int4 and int8 without minima in programs of 9 to 64 tokens, and for LM heads of as many sequences. An RMS norm
-// before it is a launch of its own. It has not run on a GPU yet, so it is taken only where a tuning file avoids linear_q.
+// before it is a launch of its own. Chosen before linear_q (docs/decisions/033-quantised-weights-by-bulk-copies.md).
 //
 //   plain    activation, GLU or residual after
 //   append   the joined q, k, v projection with RoPE; k and v go to the KV cache
@@ -54,7 +54,6 @@
 //@ fits    sizeof(x) == 2 && K % 64 == 0 && M > 8 && M <= 64 && STAGES >= 2 && SCALES < 3 && GROUP >= 32
 //@ fits    TILE_N <= 256 && TILE_N % max(16, 8 * CLUSTER_SIZE) == 0 && SPLIT * ROWS <= 4
 //@ fits    BUCKET > 0 || rows(x)
-//@ prefer  other if 1
 //@ launch  grid ceil_div(N, TILE_N) * CLUSTER_SIZE   block THREADS
 //@ moves   N * K * BITS / 8 + N * K / GROUP * 2
 //@ flops   2 * M * N * K

@@ -9,6 +9,7 @@
 #pragma once
 #include "device/async.cuh"
 #include "device/mma.cuh"
+#include "device/pairs.cuh"
 #include "device/shared.cuh"
 #include "device/warp.cuh"
 
@@ -68,7 +69,7 @@ template <class C> struct Brick {
     {
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            a[i] = w >> 4 * i & 0x000f000fu | Magic<T>::BITS;
+            a[i] = and_or(w >> 4 * i, 0x000f000fu, Magic<T>::BITS);
     }
 
     // Starts the sums of a group.

@@ -28,6 +28,7 @@ template <class C> struct Codes {
     // What is subtracted from the nibbles of a row's group, as pairs: BASE + zero.
     struct Offset {
         u32 high, low; // int4: low alone; int8: of the high and of the low nibbles
+        DEVICE Offset() {}
         DEVICE Offset(const char *zeros, int group, int row)
         {
             const u32 zero = ZERO == 1 ? *(const u8 *)(zeros + group * 16 + row) : C::BITS == 4 ? 8 : 128;

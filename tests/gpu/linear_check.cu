@@ -175,7 +175,7 @@ static void launch(const Instance &i, LinearArgs a, bool overlap)
     }
     LinearHeadArgs head = {}; // no parts: these heads are not of logits
     (LinearArgs &)head = a;
-    const bool head_args = strcmp(i.family, "linear_head") == 0 || strcmp(i.family, "linear_hopper_head") == 0 || strcmp(i.family, "linear_q_bulk_head") == 0;
+    const bool head_args = strcmp(i.family, "linear_head") == 0 || strcmp(i.family, "linear_hopper_head") == 0 || strcmp(i.family, "linear_q_bulk_head") == 0 || strcmp(i.family, "linear_q_head") == 0;
     void *args[] = {head_args ? (void *)&head : (void *)&a};
     CK(cudaLaunchKernelExC(&c, i.kernel, args));
 }
@@ -410,7 +410,9 @@ static void check(Problem &p, const Instance &i)
             compare(c.get(at, i.kv), p.want_k[(size_t)m * 2 * i.G * i.E + n]);
             bits.insert(bits.end(), c.host.begin() + at * size_of(i.kv), c.host.begin() + (at + 1) * size_of(i.kv));
         }
-        std::vector<char> &first = p.first[strstr(i.family, "hopper") || strstr(i.family, "swapped") || strstr(i.family, "batch") ? i.cluster * MANY + m : m];
+        const bool own = strstr(i.family, "hopper") || strstr(i.family, "swapped") || strstr(i.family, "batch");
+        const bool bulk = i.norm && strstr(i.family, "bulk"), many = strncmp(i.family, "linear_q", 8) == 0 && i.m > 8; // linear_q.cuh: orders
+        std::vector<char> &first = p.first[(own ? i.cluster : bulk ? 20 : many ? 21 : 0) * MANY + m];
         if (first.empty())
             first = bits;
         else if (first == bits)

@@ -81,9 +81,11 @@ def every(x, n, k, ms, **kw):
 def quantised(x, n, k, ms, codes, **kw):
     """The forms for quantised weights: bits, group, scales."""
     suffix = "_append" if kw.get("heads") else "_head" if kw.get("last") else ""
+    own = {a: b for a, b in kw.items() if a != "last"}
     for m in ms:
+        add("linear_q" + suffix, x, n, k, m, codes=codes, **own)
         if m <= 8:
-            add("linear_q_bulk" + suffix, x, n, k, m, codes=codes, **{a: b for a, b in kw.items() if a != "last"})
+            add("linear_q_bulk" + suffix, x, n, k, m, codes=codes, **own)
         elif suffix != "_head":
             add("linear_q_hopper" + suffix, x, n, k, m, codes=codes, **dict(kw, norm=0))
 
@@ -175,6 +177,24 @@ def layer(tag, model, m, wide, force=lambda n, k, wide: {}):
             add("linear_wide" + suffix, BF16, nn, kk, m, seq=tag, force=force(nn, kk, True), **kw)
 
 
+def quantised_layer(tag, model, m, form, force=lambda n, k: {}):
+    """The four linears of a llama layer with weights of int4."""
+    h, f, heads = MODELS[model]
+    n = (heads[0] + 2 * heads[1]) * heads[2]
+    for nn, kk, kw in [(n, h, dict(norm=1, heads=heads)), (h, h, dict(res=1)), (2 * f, h, dict(norm=1, glu=1, act=5)), (h, f, dict(res=1))]:
+        if "hopper" in form:
+            kw["norm"] = 0
+        add(form + ("_append" if "heads" in kw else ""), BF16, nn, kk, m, seq=f"int4 {model} M={m} {form} {tag}", codes=(4, 128, 0), force=force(nn, kk), **kw)
+
+
+def quantised_sequences():
+    for m in (1, 2, 4, 8):
+        quantised_layer("", "8B", m, "linear_q")
+        quantised_layer("", "8B", m, "linear_q_bulk")
+    for m in (16, 32, 64):
+        quantised_layer("", "8B", m, "linear_q_hopper")
+
+
 def sequences():
     """Llama-3.2-1B and 3.1-8B; variants of what the contract decides."""
     HALF, ALL = 115712, 232448
@@ -233,12 +253,13 @@ def main():
     else:
         checks()
         sequences()
+        quantised_sequences()
     parts = [[], [], [], []]
     for r in rows:
         parts[int(r[1][1:]) % len(parts)].append(r)
     for i, part in enumerate(parts):
         with open(os.path.join(out, f"part{i}.cu"), "w") as f:
-            f.write('#include "linear.cuh"\n#include "linear_wide.cuh"\n#include "linear_hopper.cuh"\n#include "linear_swapped.cuh"\n#include "linear_batch.cuh"\n#include "linear_q_bulk.cuh"\n#include "linear_q_hopper.cuh"\n#include "linear_fma.cuh"\n#include "linear_check.h"\n')
+            f.write('#include "linear.cuh"\n#include "linear_wide.cuh"\n#include "linear_hopper.cuh"\n#include "linear_swapped.cuh"\n#include "linear_batch.cuh"\n#include "linear_q.cuh"\n#include "linear_q_bulk.cuh"\n#include "linear_q_hopper.cuh"\n#include "linear_fma.cuh"\n#include "linear_check.h"\n')
             for name, body in {r[1]: r[2] for r in part}.items():
                 f.write(f"namespace n{name} {{\n{body}}}\n")
             f.write(f"extern const Instance part{i}[] = {{\n")
