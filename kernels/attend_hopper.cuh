@@ -294,8 +294,8 @@ __device__ void attend_hopper(const A &a)
         ring.wait_full(slot, 0);
         if constexpr (K::ROT > 0) {
             if (position == seen.begin)
-                rotate_rows<K>(base, a.table, p.first, p.len);
-            rotate_rows<K>(keys, a.table, position, p.len);
+                rotate_rows<K>(shared, a.table, p.first, p.len);
+            rotate_rows<K>(shared + (keys - base), a.table, position, p.len);
             block_sync();
             async_proxy_fence();
         }

@@ -25,6 +25,8 @@
 //@ tune    STAGES: 2 1 3 4  BLOCKS: 5 4 3 2 1
 //@ plain:  sums attend_packed = wgmma_tiles 64
 //@ split:  sums attend = wgmma_tiles 64
+//    Turning keys reads a table: with less shared memory its lines stay in the L1 cache.
+//@ split:  prefer STAGES=1 if ROT > 0
 //@ prefer  STAGES=2
 //@ split:  prefer other if FIXED
 //@ prefer  BLOCKS=5 if ACROSS == 1

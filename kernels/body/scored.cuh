@@ -90,28 +90,33 @@ template <class K> DEVICE void mask_unseen(float (&s)[32], int away)
 
 // --- rotation --------------------------------------------------------------------------------------
 
-// Rotates 64 rows of a head in shared memory, the first at `position` of a text of `len` tokens.
-template <class K> DEVICE void rotate_rows(u32 tile, const float *table, int position, int len)
+// Rotates 64 rows of a head in shared memory, the first at `position` of a text of `len` tokens. A thread has two pairs of a
+// row at a time, so that a warp reads the table line by line.
+template <class K> DEVICE void rotate_rows(char *tile, const float *table, int position, int len)
 {
     typedef typename K::T T;
-    constexpr int UNITS = K::ROT / 16; // pairs of 16 bytes of a row
-    for (int i = threadIdx.x; i < 64 * UNITS; i += 128) {
-        const int r = i / UNITS, u = i % UNITS, w = u + UNITS;
-        if (position + r >= len)
-            break;
-        const u32 one = tile + u / 8 * 64 * 128 + r * 128 + (u % 8 ^ (r & 7)) * 16;
-        const u32 two = tile + w / 8 * 64 * 128 + r * 128 + (w % 8 ^ (r & 7)) * 16;
-        const uint4_ x = shared_load16(one), y = shared_load16(two);
-        const u32 xs[4] = {x.x, x.y, x.z, x.w}, ys[4] = {y.x, y.y, y.z, y.w};
-        u32 a[4], b[4];
+    constexpr int LANES = K::ROT / 4, ROWS = 128 / LANES, ONCE = 2; // threads of a row; rows at a time; how often at once
+    const int at = threadIdx.x / LANES, lane = threadIdx.x % LANES, live = least(64, len - position);
+    const int first = ROWS % 8 ? at : (at & ~5) | (at & 1) << 2 | (at >> 2 & 1); // rows of a warp lie in different banks
+    const int u = lane / 4, v = u + K::ROT / 16;                                 // units of 16 bytes
+    table += position * K::ROT + lane * 4;
+#pragma unroll 1
+    for (int i = at < ROWS ? first : 64; i < live; i += ONCE * ROWS) {
+        Vec<float, 4> turn[ONCE];
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-            const Vec<float, 4> turn = load<4>(table + (i64)(position + r) * K::ROT + u * 16 + k * 4);
-            const float x0 = low<T>(xs[k]), x1 = high<T>(xs[k]), y0 = low<T>(ys[k]), y1 = high<T>(ys[k]);
-            a[k] = pack2<T>(fmaf(x0, turn[0], -__fmul_rn(y0, turn[1])), fmaf(x1, turn[2], -__fmul_rn(y1, turn[3])));
-            b[k] = pack2<T>(fmaf(x0, turn[1], __fmul_rn(y0, turn[0])), fmaf(x1, turn[3], __fmul_rn(y1, turn[2])));
+        for (int k = 0; k < ONCE; k++)
+            if (i + k * ROWS < live)
+                turn[k] = load<4>(table + (i + k * ROWS) * K::ROT);
+#pragma unroll
+        for (int k = 0; k < ONCE; k++) {
+            const int r = i + k * ROWS;
+            if (r >= live)
+                break;
+            u32 *one = (u32 *)(tile + u / 8 * 64 * 128 + r * 128 + (u % 8 ^ (r & 7)) * 16 + lane % 4 * 4);
+            u32 *two = (u32 *)(tile + v / 8 * 64 * 128 + r * 128 + (v % 8 ^ (r & 7)) * 16 + lane % 4 * 4);
+            const float x0 = low<T>(*one), x1 = high<T>(*one), y0 = low<T>(*two), y1 = high<T>(*two);
+            *one = pack2<T>(fmaf(x0, turn[k][0], -__fmul_rn(y0, turn[k][1])), fmaf(x1, turn[k][2], -__fmul_rn(y1, turn[k][3])));
+            *two = pack2<T>(fmaf(x0, turn[k][1], __fmul_rn(y0, turn[k][0])), fmaf(x1, turn[k][3], __fmul_rn(y1, turn[k][2])));
         }
-        shared_store16(one, uint4_{a[0], a[1], a[2], a[3]});
-        shared_store16(two, uint4_{b[0], b[1], b[2], b[3]});
     }
 }
