@@ -10,6 +10,7 @@
 //   bias        [H, SPAN] fp32, column j - i + SPAN/2, the nearest there is; slopes, sinks [H] fp32. Each may be NULL
 //   sinks       a key more with this score and no value
 //   CHUNK       0: none; else a token sees its own run of CHUNK keys up to itself: runs begin at multiples of CHUNK
+//   PREFIX      with PLACE 0: a token sees all of its prompt but the last TAIL tokens, too
 //   ROUNDED     slopes are multiplied by j and by SCALE in place of j - i, with slope, j and their product as bf16 holds them
 //
 // A block takes one head of one token. Warp w takes tiles of 32 keys w, w + WARPS, ... from the first key that the token
@@ -64,7 +65,7 @@ template <class K> struct AttendRows {
 // x as bf16 holds it.
 DEVICE float as_bf16(float x) { return to_float(from_float<bf16>(x)); }
 
-template <class K> // K: T KV H G E PLACE CAUSAL WINDOW SPAN BEAM BLOCK CONTEXT SOURCE SCALE SOFTCAP WARPS CHUNK ROUNDED
+template <class K> // K: T KV H G E PLACE CAUSAL WINDOW SPAN BEAM BLOCK CONTEXT SOURCE SCALE SOFTCAP WARPS CHUNK ROUNDED PREFIX TAIL
 DEVICE void attend(const AttendArgs &a)
 {
     typedef typename K::T T;
@@ -81,7 +82,8 @@ DEVICE void attend(const AttendArgs &a)
     const FtxRow &row = a.rows[a.token[t].row];
     const AttendRows<K> cached{a, row, h / (K::H / K::G)};
     const int i = t - row.q_start + (K::PLACE == 0 ? row.kv_len - row.q_len : 0);
-    const int end = K::PLACE == 2 ? row.src_len : K::PLACE == 0 || K::CAUSAL ? i + 1 : row.q_len;
+    const int own = K::PLACE == 2 ? row.src_len : K::PLACE == 0 || K::CAUSAL ? i + 1 : row.q_len;
+    const int end = K::PREFIX ? most(own, least(row.prompt - K::TAIL, row.kv_len)) : own;
     const int near = K::WINDOW > 0 ? most(0, i - K::WINDOW + (K::PLACE == 0 || K::CAUSAL ? 1 : 0)) : 0;
     const int first = K::CHUNK > 0 ? most(near, i - i % (K::CHUNK > 0 ? K::CHUNK : 1)) : near;
     const int last = K::WINDOW > 0 ? least(end, i + K::WINDOW + 1) : end;

@@ -4,6 +4,9 @@
 //
 // HALF: pair i is values i and i + ROT/2, else 2i and 2i + 1. Values from ROT on stay as they are. A block takes one token.
 // Where the product before it can rotate (body/append.cuh), this kernel is not used. Memory bound.
+//
+// rope_counted counts positions within the prefix (the prompt without its last TAIL tokens), where they stay at its last
+// token behind it; with REST they are 0 within it and go on behind it, from 1.
 #pragma once
 #include "device/io.h"
 #include "device/pdl.cuh"
@@ -17,17 +20,21 @@ struct RopeArgs {
     void *y;
 };
 
-template <class K> DEVICE void rope(const RopeArgs &a)
+struct RopeCountedArgs {
+    const void *x;
+    const float *table;
+    const FtxStep *step;
+    const FtxRow *rows;
+    const FtxToken *token;
+    void *y;
+};
+
+template <class K, class Args> DEVICE void rotate_token(const Args &a, int t, int pos)
 {
     typedef typename K::T T;
     constexpr int PAIRS = K::E / 2, TURNED = K::ROT / 2;
     static_assert(K::E % 2 == 0 && K::ROT % 2 == 0, "pairs");
-    launch_dependents();
-    wait_for_previous();
-    const int t = blockIdx.x;
-    if (t >= a.step->tokens)
-        return;
-    const float *turn = a.table + (i64)a.token[t].pos * K::ROT;
+    const float *turn = a.table + (i64)pos * K::ROT;
     const T *x = (const T *)a.x + (i64)t * K::H * K::E;
     T *y = (T *)a.y + (i64)t * K::H * K::E;
     for (int i = threadIdx.x; i < K::H * PAIRS; i += K::THREADS) {
@@ -39,4 +46,25 @@ template <class K> DEVICE void rope(const RopeArgs &a)
         y[one] = from_float<T>(fmaf(u, c, -__fmul_rn(w, s)));
         y[two] = from_float<T>(fmaf(u, s, __fmul_rn(w, c)));
     }
+}
+
+template <class K> DEVICE void rope(const RopeArgs &a)
+{
+    launch_dependents();
+    wait_for_previous();
+    const int t = blockIdx.x;
+    if (t >= a.step->tokens)
+        return;
+    rotate_token<K>(a, t, a.token[t].pos);
+}
+
+template <class K> DEVICE void rope_counted(const RopeCountedArgs &a)
+{
+    launch_dependents();
+    wait_for_previous();
+    const int t = blockIdx.x;
+    if (t >= a.step->tokens)
+        return;
+    const int pos = a.token[t].pos, prefix = most(1, a.rows[a.token[t].row].prompt - K::TAIL);
+    rotate_token<K>(a, t, K::REST ? most(0, pos - prefix + 1) : least(pos, prefix - 1));
 }

@@ -28,7 +28,9 @@ local fields = {
   norm_plus = config.flag(false),                                   -- the gain is 1 + the tensor
   activation = config.word(config.activations),
   parallel = config.flag(false),                                    -- h + attention + feed-forward, both of h
+  normed_residual = config.number(-1, 2 ^ 20, 0),                   -- so many times the block's normed input is what it adds to; 0: h
   rope = config.options({}),                                        -- see nn.rope; not with learned positions
+  rope_twice = config.flag(false),                                  -- halves of a head turn within the prefix, and behind it
   rope_windowed = config.options({}),                               -- of layers with a window; empty: as the others
   unrotated = config.options({}),                                   -- by layer: true if it has no RoPE
   positions = config.count(0, 2 ^ 20, 0),                           -- rows of learned positions
@@ -42,6 +44,7 @@ local fields = {
   windows = config.options({}),                                     -- keys that a token sees, by layer; 0: all
   chunks = config.options({}),                                      -- runs of keys of which it sees its own, likewise
   q_scales = config.options({}),                                    -- of queries: nn.scale_by_position, or false, likewise
+  prefix_tail = config.count(-1, 2 ^ 20, -1),                       -- a prompt's last tokens that others do not see; -1: no prefix
   -- cache: a decoder; else an encoder, of whose text a token sees the part up to itself (causal) or all (full)
   attention = config.word({ "cache", "causal", "full" }, "cache"),
   norm_heads = config.flag(false),                                  -- names.q_norm, k_norm: of each head, not of all
@@ -97,6 +100,18 @@ local function clipped(c, x)
   return c.clip_qkv > 0 and nn.clamp(x, -c.clip_qkv, c.clip_qkv) or x
 end
 
+-- q, k [T, H, E]: the first half of a head turns with positions within the prefix, the other with those behind it.
+local function rotate_twice(c, x)
+  local half, options = c.head_dim // 2, {}
+  for key, value in pairs(c.rope) do options[key] = value end
+  options.tail = c.prefix_tail
+  local function turned(from, count)
+    options.count = count
+    return nn.rope(nn.slice(x, from, half), options)
+  end
+  return nn.join(turned(0, "prefix"), turned(half, "rest"))
+end
+
 local function attention(c, x, name, layer)                         -- x [T, D]
   local q, k, v = projections(c, x, name)
   local function normed(of_heads)
@@ -111,7 +126,8 @@ local function attention(c, x, name, layer)                         -- x [T, D]
   local near = c.rope_windowed
   local rope = window > 0 and (near.theta or near.freqs) and near or c.rope
   local turned = not (c.names.positions or c.alibi or c.unrotated[layer + 1])
-  if turned then q, k = nn.rope(q, rope), nn.rope(k, rope) end
+  if turned and c.rope_twice then q, k = rotate_twice(c, q), rotate_twice(c, k)
+  elseif turned then q, k = nn.rope(q, rope), nn.rope(k, rope) end
   if turned and c.norm_rotated then q, k = nn.rmsnorm(q, nil, c.norm_eps), nn.rmsnorm(k, nil, c.norm_eps) end
   if c.q_scales[layer + 1] then
     q = nn.split_heads(nn.scale_by_position(nn.join_heads(q), c.q_scales[layer + 1]), c.heads)
@@ -121,6 +137,7 @@ local function attention(c, x, name, layer)                         -- x [T, D]
     sinks = c.names.sinks and nn.weight(name .. c.names.sinks, { c.heads }),
   }
   if c.chunks[layer + 1] then options.chunk = c.chunks[layer + 1] end
+  if c.prefix_tail >= 0 then options.prefix, options.tail = true, c.prefix_tail end
   if c.alibi_rounded then options.rounded = true end
   if c.attention == "causal" then options.causal = true end
   local y = c.attention == "cache" and nn.attend(q, nn.cache(k, v), options) or nn.attend_full(q, k, v, options)
@@ -145,12 +162,13 @@ local function layer(c, h, i)                                       -- h [T, D]
   local x = n.attention_norm and norm(c, h, name .. n.attention_norm) or h
   local y = c.latent.kv and project(latent(c, x, name), name .. n.out, c.hidden, c.out_bias) or attention(c, x, name, i)
   if n.after_attention then y = norm(c, y, name .. n.after_attention) end
-  local sum = h + c.residual_scale * y
+  local sum = (c.normed_residual > 0 and c.normed_residual * x or h) + c.residual_scale * y
   if not c.parallel then x = sum end
   if n.ffn_norm then x = norm(c, c.parallel and h or sum, name .. n.ffn_norm) end
   local dense = not c.experts.count or (c.experts.dense and c.experts.dense[i + 1])
   y = (dense and feed_forward or mixture)(c, x, name)
   if n.after_ffn then y = norm(c, y, name .. n.after_ffn) end
+  if c.normed_residual > 0 then sum = c.normed_residual * x end
   return sum + c.residual_scale * y
 end
 

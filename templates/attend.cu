@@ -6,7 +6,7 @@
 //@ match   y = attend(q, keys, values?, -, slopes?, sinks?)
 //@ consts  X: type(q)  KV: type($k)  H: H  G: G  E: E
 //@ consts  SCALE: attend.scale  SOFTCAP: attend.softcap  WINDOW: attend.window  SPAN: SPAN  SLOPES: has(slopes)  SINKS: has(sinks)
-//@ consts  CHUNK: attend.chunk  ROUNDED: attend.rounded
+//@ consts  CHUNK: attend.chunk  ROUNDED: attend.rounded  PREFIX: attend.scope == prefix  TAIL: attend.tail
 //@ consts  PLACE: has(values) ? 1 : attend.scope == source ? 2 : 0  CAUSAL: attend.scope == causal
 //@ consts  PAGE: BLOCK  LENGTH: CONTEXT  SOURCE_LENGTH: SOURCE  BEAM: PLACE == 0 && BEAMS > 0
 //@ sums    attend = lanes 32
@@ -23,6 +23,7 @@ struct Config {
     static constexpr int H = @H@, G = @G@, E = @E@, PLACE = @PLACE@, CAUSAL = @CAUSAL@, WINDOW = @WINDOW@, SPAN = @SPAN@;
     static constexpr int SLOPES = @SLOPES@, SINKS = @SINKS@, BEAM = @BEAM@, BLOCK = @PAGE@, CONTEXT = @LENGTH@;
     static constexpr int SOURCE = @SOURCE_LENGTH@, WARPS = 4, CHUNK = @CHUNK@, ROUNDED = @ROUNDED@;
+    static constexpr int PREFIX = @PREFIX@, TAIL = @TAIL@;
     static constexpr float SCALE = @SCALE@, SOFTCAP = @SOFTCAP@;
 };
 extern "C" __global__ void __launch_bounds__(128)

@@ -5,7 +5,7 @@
 //@ match   y = rope(x, table)
 //@ consts  X: type(x)  H: H  E: E  ROT: 2 * R  HALF: rope.style == half
 //@ consts  THREADS: min(256, round_up(ceil_div(H * E, 2), 32))
-//@ fits    E % 2 == 0 && type(y) == X
+//@ fits    E % 2 == 0 && type(y) == X && rope.count == all
 //@ launch  grid T   block THREADS
 //@ moves   2 * sizeof(x) * T * H * E
 //@ overlap yes

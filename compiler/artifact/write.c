@@ -115,6 +115,18 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
+/* Whether some attention sees a prefix whole. */
+static bool has_prefix(const Graph *g)
+{
+    for (Id id = 1; id < g->values.n; id++) {
+        const Value *v = ir_value(g, id);
+
+        if (v->op == OP_ATTEND && strcmp(ir_word(v, "scope"), "prefix") == 0)
+            return true;
+    }
+    return false;
+}
+
 static FtxFacts *facts_of(Writer *w, const char *sidecar)
 {
     const Spec *s = w->parts->spec;
@@ -128,6 +140,7 @@ static FtxFacts *facts_of(Writer *w, const char *sidecar)
     f->heads = s->heads;
     f->context = (uint32_t)l->context;
     f->fixed_sums = s->precision.fixed_sums;
+    f->whole_prompts = has_prefix(s->graph);
     f->sequences = (uint32_t)l->sequences;
     f->tokens = (uint32_t)l->tokens;
     f->kv_block = (uint32_t)l->kv_block;

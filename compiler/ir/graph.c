@@ -119,7 +119,7 @@ double ir_float(const Value *v, const char *name)
 /* A default is returned from `defaults`, since `rule` lives on the stack. The table has every default word of ops.def. */
 const char *ir_word(const Value *v, const char *name)
 {
-    static const char *const defaults[] = {"none", "half", "causal", ""};
+    static const char *const defaults[] = {"none", "half", "all", "causal", ""};
     const AttrRule rule = rule_of(v, name, ATTR_WORD);
     const Attr *a = ir_attr(v, name);
 

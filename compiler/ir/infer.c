@@ -398,7 +398,9 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
         return true;
     case OP_ROPE:
         *out = x;
-        return want_heads(q, 0) && want_table(q, 1, size(x, 2), &rot) && want_word(q, "style", "half neighbour");
+        return want_heads(q, 0) && want_table(q, 1, size(x, 2), &rot) && want_word(q, "style", "half neighbour") &&
+               want_word(q, "count", "all prefix rest") &&
+               want_range(q, "tail", 0, strcmp(ir_word(q->attrs, "count"), "all") == 0 ? 0 : MANY);
     case OP_ALL_REDUCE:
     case OP_ALL_GATHER:
     case OP_GATHER_LOGITS: return infer_exchange(q, out);

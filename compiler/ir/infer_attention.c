@@ -12,6 +12,8 @@ static bool want_keys(const Query *q)
     if (q->args[2]) {
         if (source)
             return diag_error(q->d, q->loc, "attend: scope source reads what cross_cache kept, it takes no v");
+        if (strcmp(ir_word(q->attrs, "scope"), "prefix") == 0)
+            return diag_error(q->d, q->loc, "attend: scope prefix reads a cache, it takes no v");
         return want_heads(q, 1) && want_heads(q, 2) && want_same(q, 1, 2);
     }
     if (source ? op != OP_CROSS_CACHE && op != OP_CROSS_APPEND : op != OP_CACHE)
@@ -29,7 +31,7 @@ bool infer_attend(const Query *q, Shape *out)
 {
     const Shape x = shape_of(q, 0), k = shape_of(q, 1), bias = q->args[3] ? shape_of(q, 3) : (Shape){0};
 
-    if (!want_heads(q, 0) || !want_word(q, "scope", "causal full source") || !want_keys(q) ||
+    if (!want_heads(q, 0) || !want_word(q, "scope", "causal full prefix source") || !want_keys(q) ||
         !want_range(q, "layer", 0, 1 << 20) || !want_range(q, "window", 0, MANY))
         return false;
     if (size(k, 2) != size(x, 2) || size(k, 1) < 1 || size(x, 1) % size(k, 1))
@@ -47,6 +49,13 @@ bool infer_attend(const Query *q, Shape *out)
         return diag_error(q->d, q->loc, "attend: positions of a source have no distance: no window, bias or slopes");
     if (!want_range(q, "chunk", 0, MANY) || !want_range(q, "rounded", 0, 1))
         return false;
+    if (!want_range(q, "tail", 0, MANY))
+        return false;
+    if (strcmp(ir_word(q->attrs, "scope"), "prefix") == 0 && (get(q, "window") || get(q, "chunk")))
+        return diag_error(q->d, q->loc, "attend: all of a prefix is seen: no window or chunk");
+    if (get(q, "tail") && strcmp(ir_word(q->attrs, "scope"), "prefix") != 0)
+        return diag_error(q->d, q->loc, "attend: tail is for scope prefix, the scope is %s",
+                          ir_word(q->attrs, "scope"));
     if (get(q, "chunk") && strcmp(ir_word(q->attrs, "scope"), "causal") != 0)
         return diag_error(q->d, q->loc, "attend: chunk is for scope causal, the scope is %s",
                           ir_word(q->attrs, "scope"));

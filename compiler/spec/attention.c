@@ -99,13 +99,15 @@ static void rope_attrs(lua_State *L, int i, int64_t head_dim, Attrs *attrs)
     }
 }
 
-/* nn.rope(x, {theta=, dim=, scaling=, freqs=, amplitude=, style="half"}): layers with equal options share a table */
+/* nn.rope(x, {theta=, dim=, scaling=, freqs=, amplitude=, style="half", count="all", tail=0}): layers with equal options
+ * share a table */
 static int nn_rope(lua_State *L)
 {
     const Graph *g = reader_of(L)->graph;
     const Id x = nn_value(L, 1, "rope: x");
     const Shape shape = value_at(L, x)->shape;
     Attrs table = {0}, attrs = {0};
+    int64_t tail;
 
     lua_settop(L, 2);
     if (shape.rank != 3)
@@ -113,10 +115,15 @@ static int nn_rope(lua_State *L)
                             ir_shape_text(g->scratch, shape));
     if (lua_isnil(L, 2))
         lua_newtable(L), lua_replace(L, 2); /* all defaults */
-    arg_options(L, 2, "theta dim scaling style freqs amplitude", "rope");
+    arg_options(L, 2, "theta dim scaling style freqs amplitude count tail", "rope");
     rope_attrs(L, 2, shape.dim[2].n, &table);
     if (lua_getfield(L, 2, "style") != LUA_TNIL)
         attrs_word(&attrs, "style", arg_word(L, -1, "rope: style"));
+    if (lua_getfield(L, 2, "count") != LUA_TNIL)
+        attrs_word(&attrs, "count", arg_word(L, -1, "rope: count"));
+    tail = arg_option_count(L, 2, "tail", 0, MAX_SIZE, 0, "rope");
+    if (tail)
+        attrs_int(&attrs, "tail", tail);
     return value_push(L, value_add(L, OP_ROPE, x, value_table(L, OP_ROPE_TABLE, &table), 0, &attrs));
 }
 
@@ -176,11 +183,11 @@ static int add_attend(lua_State *L, int i, const char *who, const char *names, c
     const Shape q = value_at(L, args[0])->shape;
     const double usual = q.rank == 3 ? 1 / sqrt((double)q.dim[2].n) : 1;
     double scale = usual, softcap = 0;
-    int64_t window = 0, chunk = 0;
+    int64_t window = 0, chunk = 0, tail = 0;
     bool rounded = false;
 
     lua_settop(L, i);
-    luaL_checkstack(L, 8, NULL);
+    luaL_checkstack(L, 16, NULL);
     if (arg_options(L, i, names, who)) {
         scale = arg_option_number(L, i, "scale", usual, who);
         softcap = arg_option_number(L, i, "softcap", 0, who);
@@ -189,7 +196,10 @@ static int add_attend(lua_State *L, int i, const char *who, const char *names, c
             scope = "causal";
         chunk = arg_option_count(L, i, "chunk", 0, MAX_SIZE, 0, who);
         rounded = lua_getfield(L, i, "rounded") != LUA_TNIL && lua_toboolean(L, -1);
-        lua_pop(L, 2);
+        if (lua_getfield(L, i, "prefix") != LUA_TNIL && lua_toboolean(L, -1))
+            scope = "prefix";
+        tail = arg_option_count(L, i, "tail", 0, MAX_SIZE, 0, who);
+        lua_pop(L, 3);
     }
     args[3] = option_value(L, i, "bias", who);
     args[4] = option_value(L, i, "slopes", who);
@@ -205,11 +215,13 @@ static int add_attend(lua_State *L, int i, const char *who, const char *names, c
         attrs_int(attrs, "chunk", chunk);
     if (rounded)
         attrs_int(attrs, "rounded", 1);
+    if (tail)
+        attrs_int(attrs, "tail", tail);
     return value_push(L, value_add_shaped(L, OP_ATTEND, args, attrs, (Shape){0}));
 }
 
-/* nn.attend(q, cache, {scale=, window=, chunk=, softcap=, bias=, slopes=, rounded=, sinks=}): scale 1/sqrt(head_dim), window
- * and chunk in tokens */
+/* nn.attend(q, cache, {scale=, window=, chunk=, prefix=, tail=, softcap=, bias=, slopes=, rounded=, sinks=}): scale
+ * 1/sqrt(head_dim), window, chunk and tail in tokens */
 static int nn_attend(lua_State *L)
 {
     Id args[IR_MAX_ARGS] = {nn_value(L, 1, "attend: q"), nn_value(L, 2, "attend: the cache")};
@@ -219,7 +231,8 @@ static int nn_attend(lua_State *L)
         return sandbox_fail(L, "attend: the second argument is the result of %s, it must be that of cache",
                             ir_op_name(value_at(L, args[1])->op));
     attrs_int(&attrs, "layer", ir_int(value_at(L, args[1]), "layer"));
-    return add_attend(L, 3, "attend", "scale window chunk softcap bias slopes rounded sinks", "causal", args, &attrs);
+    return add_attend(L, 3, "attend", "scale window chunk prefix tail softcap bias slopes rounded sinks", "causal",
+                      args, &attrs);
 }
 
 /* nn.attend_full(q, k, v, {scale=, causal=, window=, softcap=, bias=, slopes=, sinks=}): every token sees all of its text */

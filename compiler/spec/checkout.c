@@ -223,8 +223,9 @@ void checkout_push(lua_State *L, const Checkout *c)
 {
     Arena *keep = sandbox_of(L)->keep;
     const char *weights = checkpoint_path(keep, c->folder);
-    /* source.spm: Marian's, with vocab.json for both languages */
-    const char *const tokenizers[] = {"tokenizer.json", "tekken.json", "source.spm", "tokenizer.model"};
+    /* source.spm: Marian's, with vocab.json for both languages; ice_text.model: ChatGLM-6B's */
+    const char *const tokenizers[] = {"tokenizer.json", "tekken.json", "source.spm", "tokenizer.model",
+                                      "ice_text.model"};
 
     lua_newtable(L);
     set_text(L, "path", c->folder);

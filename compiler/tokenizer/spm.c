@@ -321,7 +321,7 @@ static void mark_users(Spm *m)
 
 static bool read_ids(Spm *m)
 {
-    enum { MODEL_BYTES = sizeof "tokenizer.model" - 1 };
+    static const char *const names[] = {"tokenizer.model", "ice_text.model"}; /* the second is ChatGLM-6B's */
     const char *path = m->b->loc.file, *vocab = beside(m->b, "vocab.json");
     const char *config = beside(m->b, "tokenizer_config.json");
     const size_t n = strlen(path);
@@ -335,8 +335,9 @@ static bool read_ids(Spm *m)
         return false;
     mark_users(m);
     m->apart = m->marian;
-    if (strcmp(path + (n < MODEL_BYTES ? 0 : n - MODEL_BYTES), "tokenizer.model") == 0 && file_exists(config))
-        return read_tokenizer_config(m->b, config, (int32_t)m->pieces.n, &m->apart);
+    for (size_t i = 0; i < LEN(names); i++)
+        if (n >= strlen(names[i]) && strcmp(path + n - strlen(names[i]), names[i]) == 0 && file_exists(config))
+            return read_tokenizer_config(m->b, config, (int32_t)m->pieces.n, &m->apart);
     return true;
 }
 

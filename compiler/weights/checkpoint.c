@@ -188,7 +188,7 @@ const Tensor *checkpoint_named(const Checkpoint *c, const char *name)
     return c->tensors.n ? bsearch(&key, c->tensors.at, c->tensors.n, sizeof key, by_name) : NULL;
 }
 
-/* Looks for a name as it is, then without and with each prefix. */
+/* Looks for a name as it is, then without and with each prefix, then with one in place of another. */
 static const Tensor *find_prefixed(const Checkpoint *c, const Spec *spec, const char *name)
 {
     const Tensor *t = checkpoint_named(c, name);
@@ -202,6 +202,9 @@ static const Tensor *find_prefixed(const Checkpoint *c, const Spec *spec, const 
             t = checkpoint_named(c, name + n);
         else if (snprintf(longer, sizeof longer, "%s%s", prefix, name) < (int)sizeof longer)
             t = checkpoint_named(c, longer);
+        for (size_t k = 0; !t && strncmp(name, prefix, n) == 0 && k < spec->prefixes.n; k++)
+            if (snprintf(longer, sizeof longer, "%s%s", spec->prefixes.at[k], name + n) < (int)sizeof longer)
+                t = checkpoint_named(c, longer);
     }
     return t;
 }
@@ -285,6 +288,10 @@ bool checkpoint_ignores(const Spec *spec, const char *name)
 
             if (strncmp(name, prefix, n) == 0 && matches(pattern, name + n))
                 return true;
+            for (size_t j = 0; strncmp(name, prefix, n) == 0 && j < spec->prefixes.n; j++)
+                if (strncmp(pattern, spec->prefixes.at[j], strlen(spec->prefixes.at[j])) == 0 &&
+                    matches(pattern + strlen(spec->prefixes.at[j]), name + n))
+                    return true;
             if (strncmp(pattern, prefix, n) == 0 && matches(pattern + n, name))
                 return true;
         }

@@ -95,8 +95,8 @@ bool checkpoint_sort(Checkpoint *c, Diag *d);
 /* The tensor of exactly this name; NULL: none. */
 const Tensor *checkpoint_named(const Checkpoint *c, const char *name);
 
-/* The tensor of a weight: of its name, of that name without or with a prefix of the spec, or of an older form of its
- * end (Spec.renamed). NULL: none. */
+/* The tensor of a weight: of its name, of that name without or with a prefix of the spec or with one in place of
+ * another, or of an older form of its end (Spec.renamed). NULL: none. */
 const Tensor *checkpoint_find(const Checkpoint *c, const Spec *spec, const char *name);
 
 /* Tensors of a weight: those of a stack of experts that has a * in its name, or one. */

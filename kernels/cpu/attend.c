@@ -10,6 +10,7 @@
  *   bias        [H,SPAN] fp32, column j - i + SPAN/2, the nearest there is; slopes, sinks [H] fp32. Each may be absent
  *   sinks       a key more with this score and no value
  *   CHUNK       0: none; else a token sees its own run of CHUNK keys up to itself: runs begin at multiples of CHUNK
+ *   PREFIX      a token of a sequence sees all of its prompt but the last TAIL tokens, too (prompt.h)
  *   ROUNDED     slopes are multiplied by j and by SCALE in place of j - i, with slope, j and their product as bf16 holds them
  *
  * A piece of work is one head of one token; its keys are taken in blocks of ATTEND_BLOCK with online softmax (Milakov &
@@ -23,6 +24,7 @@
 //@ consts  PLACE: has(values) ? 1 : attend.scope == source ? 2 : 0  CAUSAL: attend.scope == causal  SPAN: SPAN
 //@ consts  BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  LENGTH: CONTEXT  SOURCE: SOURCE  KV: type($k)
 //@ consts  SOURCE_KV: type($cross_k)  CHUNK: attend.chunk  ROUNDED: attend.rounded
+//@ consts  PREFIX: attend.scope == prefix  TAIL: attend.tail
 //@ fits    E <= 512
 //@ moves   T * H * E * 8
 #ifndef LEVEL
@@ -31,6 +33,7 @@
 #else
 
 #include "cached.h"
+#include "prompt.h"
 
 #ifndef GENERAL_ONCE
 #define GENERAL_ONCE
@@ -170,6 +173,11 @@ static void AT(general_token)(const CpuCall *c, int64_t t, int64_t h)
     last = place == GENERAL_SOURCE                              ? row->src_len
            : place == GENERAL_PAGES || c->k[ATTEND_CAUSAL] != 0 ? a.i + 1
                                                                 : row->q_len;
+    if (c->k[ATTEND_PREFIX]) {
+        const int64_t prefix = prompt_prefix(row, c->k[ATTEND_TAIL]);
+
+        last = last > prefix ? last : prefix < row->kv_len ? prefix : row->kv_len;
+    }
     if (window && place != GENERAL_SOURCE) {
         const bool behind = place == GENERAL_PAGES || c->k[ATTEND_CAUSAL] != 0;
 

@@ -56,6 +56,9 @@ enum {
     ROPE_E,
     ROPE_ROT,
     ROPE_HALF,
+    ROPE_PREFIX,
+    ROPE_REST,
+    ROPE_TAIL,
 };
 
 enum {
@@ -128,6 +131,8 @@ enum {
     ATTEND_SOURCE_KV,
     ATTEND_CHUNK,
     ATTEND_ROUNDED,
+    ATTEND_PREFIX,
+    ATTEND_TAIL,
 };
 
 enum {

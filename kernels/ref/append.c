@@ -54,6 +54,24 @@ void ref_append(RefTensor x, const float *table, const FtxToken *token, int T, i
     }
 }
 
+int ref_prefix(const FtxRow *row, int tail)
+{
+    return row->prompt <= tail ? 1 : row->prompt - tail;
+}
+
+void ref_count(const FtxRow *rows, const FtxToken *token, int T, int tail, bool rest, FtxToken *to)
+{
+    for (int t = 0; t < T; t++) {
+        const int prefix = ref_prefix(&rows[token[t].row], tail), pos = token[t].pos;
+
+        to[t] = token[t];
+        if (rest)
+            to[t].pos = pos < prefix ? 0 : pos - prefix + 1;
+        else if (pos >= prefix)
+            to[t].pos = prefix - 1;
+    }
+}
+
 void ref_rope(RefTensor x, const float *table, const FtxToken *token, int T, int H, int E, int rot, int half, float *y)
 {
     for (int64_t i = 0; i < (int64_t)T * H; i++) {

@@ -133,6 +133,10 @@ typedef struct RefScores {
 /* One head of one token, q[at ..], over n keys and values from element place[j] on; place -1: the token does not see it. */
 void ref_attend_keys(RefTensor q, int64_t at, RefTensor k, RefTensor v, const int64_t *place, int n, int E, int h,
                      const RefScores *s, float *y);
+/* Tokens of a sequence's prefix: its prompt without the last `tail` tokens, at least one. */
+int ref_prefix(const FtxRow *row, int tail);
+/* The tokens with positions that are counted within the prefix (rest: behind it): [T] */
+void ref_count(const FtxRow *rows, const FtxToken *token, int T, int tail, bool rest, FtxToken *to);
 /* x, y [T,H,E]: pairs i and i + rot/2 (half), else 2i and 2i + 1, rotated by table[pos][i] = {cos, sin} */
 void ref_rope(RefTensor x, const float *table, const FtxToken *token, int T, int H, int E, int rot, int half, float *y);
 

@@ -93,6 +93,8 @@ static FtxStatus check_numbers(const Artifact *a, FtxError *err)
         return ftx_fail(err, FTX_EFORMAT, "it is for %u ranks, which must be 1 to %d", f->ranks, FTX_MAX_RANKS);
     if (f->fixed_sums > 1)
         return ftx_fail(err, FTX_EFORMAT, "its fixed_sums is %u", f->fixed_sums);
+    if (f->whole_prompts > 1)
+        return ftx_fail(err, FTX_EFORMAT, "its whole_prompts is %u", f->whole_prompts);
     if (f->n_ends > FTX_MAX_ENDS)
         return ftx_fail(err, FTX_EFORMAT, "it has %u end ids, at most %d", f->n_ends, FTX_MAX_ENDS);
     for (uint32_t i = 0; i < f->n_ends; i++)

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define FTX_MAGIC "FTX1\r\n\x1a\n"
-enum { FTX_FORMAT = 12 }; /* grows with every change of what is below */
+enum { FTX_FORMAT = 13 }; /* grows with every change of what is below */
 
 /* A compute capability: 800, 860, 890, 900, ... and +1 for its 'a' form: sm_90a is 901; +2 for PTX
  * that the driver translates for that GPU and all later ones: compute_80 is 802. */
@@ -133,7 +133,8 @@ typedef struct FtxFacts { /* 288 bytes */
     uint32_t sources;        /* FTX_MODEL_SEQ2SEQ: sources whose keys and values are kept at once */
     uint32_t ranks;          /* devices that share the model: each has a block of weights; 1: one */
     uint32_t fixed_sums;     /* 1: on a GPU each value has one order of sums in all programs (precision.sums) */
-    uint32_t reserved[1];
+    uint32_t
+        whole_prompts; /* 1: tokens of a prompt see later ones, so it is read in one step, and its pages are its own */
 } FtxFacts;
 
 typedef struct FtxWeight { /* 80 bytes */

@@ -21,6 +21,8 @@ static void share_prompt(BatchShare *s, int i)
 
     if (need <= s->left) {
         s->tokens[i] = need;
+    } else if (s->item[i].whole) {
+        s->tokens[i] = s->item[i].whole <= s->left ? s->item[i].whole : 0;
     } else if (s->partials < BATCH_MOST_PARTIAL && s->left) {
         s->partial[s->partials++] = i;
         s->tokens[i] = (s->left + 1) / 2;
@@ -51,6 +53,6 @@ void batch_share(const BatchItem *item, int n, int budget, int *tokens)
     for (int k = 0; k < s.partials; k++)
         share_more(&s, s.partial[k]);
     for (int i = 0; i < n; i++) /* if all of these are whole now: the first of the others */
-        if (!item[i].lanes)
+        if (!item[i].lanes && !item[i].whole)
             share_more(&s, i);
 }

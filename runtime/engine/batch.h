@@ -9,12 +9,13 @@ enum { BATCH_MOST_PARTIAL = 2 }; /* prompts that are read in part at any time */
 typedef struct BatchItem {
     int lanes;    /* not 0: it decodes and brings so many tokens, one for each beam */
     int need;     /* else: tokens of its prompt that are not in the cache */
+    int whole;    /* 0; or the first so many of them are read in one step, all or none */
     bool started; /* a part of them was read in an earlier step. At most BATCH_MOST_PARTIAL items have */
 } BatchItem;
 
 /* tokens[i]: of item i in this step, `budget` in all, of which lanes take no more than all. Prompts whose rest fits are read
  * whole. One that does not fit gets half of what is left at its turn, those that have started first, so that shorter
- * ones behind it are read, too; then it gets what nobody else needs. */
+ * ones behind it are read, too; then it gets what nobody else needs. Of one with `whole`, so many are read if they fit. */
 void batch_share(const BatchItem *item, int n, int budget, int *tokens);
 
 #endif

@@ -212,7 +212,8 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
         .waiting = o.queue_requests ? (uint32_t)o.queue_requests : slots * WAITING_PER_SEQUENCE,
         .stream = stream_bytes(model->tokenizer),
         .hyp_text = hypothesis_bytes(f, model->tokenizer),
-        .prefix = o.prefix_cache && f->kind == FTX_MODEL_DECODER, /* a translator's pages depend on its source */
+        /* A translator's pages depend on its source, those of a prompt that is seen whole on its end. */
+        .prefix = o.prefix_cache && f->kind == FTX_MODEL_DECODER && !f->whole_prompts,
     };
 
     if (o.step_ms > MOST_STEP_MS)

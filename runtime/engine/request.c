@@ -109,6 +109,8 @@ static FtxStatus check_settings(const FtxEngine *e, const FtxRequest *q, FtxErro
         s = check_count("prompt_logprobs", q->prompt_logprobs, 0, 1, err);
     if (!s && q->prompt_logprobs && f->kind != FTX_MODEL_DECODER)
         return ftx_fail(err, FTX_EINVAL, "prompt_logprobs: the model reads a source, which has none");
+    if (!s && q->prompt_logprobs && f->whole_prompts)
+        return ftx_fail(err, FTX_EINVAL, "prompt_logprobs: the model sees a prompt whole, so its tokens have none");
     if (!s && q->beams > 1 && (q->top_logprobs || q->prompt_logprobs || q->mask))
         return ftx_fail(err, FTX_EINVAL, "top_logprobs, prompt_logprobs, mask: not with a beam search");
     if (!s && q->truncate != FTX_TRUNCATE_NONE && q->truncate != FTX_TRUNCATE_START && q->truncate != FTX_TRUNCATE_END)
@@ -376,6 +378,10 @@ static Room room_of(const FtxFacts *f, Request *r, const FtxRequest *q)
         to.whole = 0;
     } else if (q->truncate && !most && !source) {
         to.most = fresh < f->context ? f->context - fresh : 1;
+    }
+    if (f->whole_prompts && to.most > f->tokens) { /* it is read in one step */
+        to.most = f->tokens;
+        to.whole = 0;
     }
     return to;
 }

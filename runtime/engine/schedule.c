@@ -340,20 +340,38 @@ static void list_batch(FtxEngine *e)
             e->batch[i].lanes = r->beam.width ? r->beam.width : 1;
         else if (!r->leader && !score_pending(r) && r != e->scored)
             e->batch[i] = (BatchItem){.need = (e->by_role ? r->prompt : r->length) - r->fed,
+                                      .whole = e->facts->whole_prompts && r->fed < r->prompt ? r->prompt - r->fed : 0,
                                       .started = r->fed > r->placed && !r->wants_prompt};
     }
+}
+
+/* Tokens of the next step. A prompt that is read in one step may need them all: where it does not fit beside the sequences that
+ * decode, these wait. */
+static int budget_of(FtxEngine *e)
+{
+    const int most = (int)e->facts->tokens;
+    int decode = 0;
+    bool waits = false;
+
+    for (uint32_t i = 0; i < e->running.n; i++)
+        decode += e->batch[i].lanes;
+    if (!e->facts->whole_prompts)
+        return pace_tokens(&e->pace, decode, most);
+    for (uint32_t i = 0; i < e->running.n; i++)
+        waits = waits || e->batch[i].whole > most - decode;
+    for (uint32_t i = 0; i < e->running.n && waits; i++)
+        e->batch[i].lanes = 0;
+    return most;
 }
 
 void schedule_compose(FtxEngine *e)
 {
     Row *rows = e->scratch_rows;
-    int n = 0, decode = 0;
+    int n = 0;
 
     start_samples(e);
     list_batch(e);
-    for (uint32_t i = 0; i < e->running.n; i++)
-        decode += e->batch[i].lanes;
-    batch_share(e->batch, (int)e->running.n, pace_tokens(&e->pace, decode, (int)e->facts->tokens), e->shares);
+    batch_share(e->batch, (int)e->running.n, budget_of(e), e->shares);
     for (uint32_t i = 0; i < e->running.n; i++) {
         Request *r = e->running.at[i];
         const int lanes = e->batch[i].lanes, count = lanes ? 1 : e->shares[i];

@@ -15,6 +15,8 @@ static FtxStatus check(const FtxEngine *e, const int32_t *ids, size_t n, const f
         return ftx_fail(err, FTX_EINVAL, "score: %s",
                         e->facts->kind == FTX_MODEL_ENCODER ? "the model is an encoder: it has no next token"
                                                             : "the model reads a source, and score has none");
+    if (e->facts->whole_prompts)
+        return ftx_fail(err, FTX_EINVAL, "score: the model sees a prompt whole, so its tokens have no probabilities");
     if (!ids || !logprobs)
         return ftx_fail(err, FTX_EINVAL, "score: ids or logprobs is NULL");
     if (engine_busy(e))

@@ -154,7 +154,7 @@ enum {
     TOK_START = 64,   /* a text behind an added token does not begin: no space before it, its own first one stays */
 };
 
-enum { TOK_MAX_NORMS = 16 };
+enum { TOK_MAX_NORMS = 96 };
 
 typedef struct TokNorm { /* 24 bytes; texts in TOK_PART_BYTES */
     uint32_t kind;

@@ -444,9 +444,8 @@ local classes = {
               head = "transformer.output_layer", qkv = "self_attention.query_key_value", out = "self_attention.dense",
               gate_up = "mlp.dense_h_to_4h", down = "mlp.dense_4h_to_h" },
     unused = { "transformer.rotary_pos_emb.inv_freq" },
-    before = function(config)
-      config:only("position_encoding_2d", "false: ChatGLM-6B has rotary positions in two dimensions and a prefix mask, " ..
-        "which are not computed", false)
+    instead = function(config)
+      return (config:value("inner_hidden_size") or config:value("position_encoding_2d")) and "ChatGLM6B"
     end,
     set = function(config, c)
       local one = config:flag("multi_query_attention", false)
@@ -466,6 +465,28 @@ local classes = {
       for _, name in ipairs { "apply_query_key_layer_scaling", "bias_dropout_fusion", "prefix_projection" } do
         config:value(name)
       end
+    end,
+  },
+  -- ChatGLM-6B: all of a prompt but its last token, <sop>, is seen by all tokens; the one before it is [gMASK]
+  ChatGLM6B = {
+    type = "chatglm-6b", norm = "layer", eps = 1e-5, activation = "gelu_new", positions = 2048,
+    fields = { layers = "num_layers", ffn = "inner_hidden_size", kv_heads = false, head_dim = false,
+               eps = "layernorm_epsilon", activation = false, positions = "max_sequence_length", theta = false },
+    names = { prefix = "transformer.", embedding = "transformer.word_embeddings", layers = "transformer.layers.",
+              final_norm = "transformer.final_layernorm", qkv = "attention.query_key_value", out = "attention.dense",
+              gate = false, up = "mlp.dense_h_to_4h", down = "mlp.dense_4h_to_h" },
+    unused = { "transformer.layers.*.attention.rotary_emb.inv_freq" },
+    set = function(config, c)
+      config:only("position_encoding_2d", "true: positions in one dimension are not computed", true)
+      config:only("quantization_bit", "0", 0)
+      config:only("quantization_embeddings", "false", false)
+      config:only("pre_seq_len", "null: prompts that were trained are not read")
+      for _, name in ipairs { "prefix_projection", "mask_token_id", "gmask_token_id" } do config:value(name) end
+      if c.head_dim % 4 ~= 0 then config:refuse("num_attention_heads", "so that halves of a head can turn") end
+      c.rope = { theta = 10000.0, dim = c.head_dim // 2 }
+      c.rope_twice, c.prefix_tail, c.groups = true, 1, c.heads
+      c.qkv_bias, c.out_bias, c.ffn_bias = true, true, true
+      c.normed_residual = math.sqrt(2.0 * c.layers)
     end,
   },
   BloomForCausalLM = {
@@ -555,6 +576,8 @@ end
 -- encoder: the class without its head
 local function read(config, class, encoder)
   local field = setmetatable({}, { __index = class.fields })
+  local other = class.instead and class.instead(config)
+  if other then return read(config, classes[other], encoder) end
   if class.before then class.before(config) end
   for name, old in pairs(class.older) do
     if config.values[old] ~= nil then field[name] = old end
@@ -602,7 +625,8 @@ local function read(config, class, encoder)
     end
   end
   config:known(harmless)
-  return { positions = positions, vocab = c.vocab, encoder = encoder, graph = decoder(c) }
+  local whole = c.prefix_tail and true or nil
+  return { positions = positions, vocab = c.vocab, encoder = encoder, whole = whole, graph = decoder(c) }
 end
 
 -- Parts that nn.* does not have, by the beginning of an architecture's name.

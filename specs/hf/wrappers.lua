@@ -35,8 +35,9 @@ return function(config, name, types, harmless)
   for key in pairs(harmless) do images[key] = true end
   config:known(images)
   nn.checkpoint {
-    prefixes = { "language_model." },
-    heads = { "vision_tower.", "vision_model.", "multi_modal_projector." },
+    prefixes = { "language_model.", "model.language_model." },       -- transformers 4, 5
+    heads = { "vision_tower.", "vision_model.", "multi_modal_projector.", "model.vision_tower.", "model.vision_model.",
+              "model.multi_modal_projector." },
   }
   return text, types[kind]
 end

@@ -98,6 +98,7 @@ local results = {
   source = { "the longest source, a whole number of 1 or more",
              function(v) return v == nil or math.type(v) == "integer" and v >= 1 end },
   encoder = { "true for an encoder", function(v) return v == nil or type(v) == "boolean" end },
+  whole = { "true if a step must take the longest prompt", function(v) return v == nil or type(v) == "boolean" end },
   labels = { "a list of the names of classes", function(v) return v == nil or type(v) == "table" end },
   scoring = { "none, sigmoid or softmax", function(v) return v == nil or type(v) == "string" end },
 }
@@ -105,7 +106,7 @@ local results = {
 local function check_result(path, model)
   local function refuse(what)
     ftx.refuse(path, what .. "; its function must return a table { graph = ..., positions = ... }, and may set " ..
-      "vocab, source, encoder, labels, scoring")
+      "vocab, source, encoder, whole, labels, scoring")
   end
   if type(model) ~= "table" then
     local kind = type(model) == "userdata" and "graph value" or type(model)
@@ -298,7 +299,7 @@ return function(checkout)
     eos = ends(generation, vocab),
     precision = { weights = config:word(config:value("dtype") and "dtype" or "torch_dtype", types, "float32") },
     limits = { sequences = SEQUENCES, context = context,
-               tokens = math.max(512, (seq2seq or model.encoder) and context or 0) },
+               tokens = math.max(512, (seq2seq or model.encoder or model.whole) and context or 0) },
     start = seq2seq and (id("decoder_start_token_id") or id("bos_token_id")) or nil,
     pad = id("pad_token_id"),
     pooling = vector.pooling,

@@ -11,6 +11,14 @@ typedef struct Step {
     int T;
 } Step;
 
+/* The prompts of the rows with several tokens end with these, or behind them. */
+static void make_whole(Step *s)
+{
+    for (int r = 0; r < ROWS; r++)
+        if (s->rows[r].q_len > 1)
+            s->rows[r].prompt = s->rows[r].kv_len + r % 2;
+}
+
 /* q_len and kv_len of each row. With lanes all rows but the last are one beam search. */
 static Step make_step(const int length[ROWS][2], bool lanes)
 {
@@ -51,6 +59,7 @@ typedef struct Shape {
     DType type;
     int chunk;
     bool rounded;
+    int prefix; /* not 0: one more than the tail of the prompt that others do not see */
 } Shape;
 
 /* Element of key j of head g, in pages, rows or sources. */
@@ -72,7 +81,9 @@ static void expect_attend(const Step *s, const Shape *x, const float *q, const v
         for (int h = 0; h < x->H; h++) {
             const FtxRow *row = &s->rows[s->token[t].row];
             const int i = t - row->q_start + (x->place ? 0 : row->kv_len - row->q_len);
-            const int n = x->place == 2 ? row->src_len : x->place == 0 || x->causal ? i + 1 : row->q_len;
+            const int end = x->place == 2 ? row->src_len : x->place == 0 || x->causal ? i + 1 : row->q_len;
+            const int whole = x->prefix ? ref_prefix(row, x->prefix - 1) : 0;
+            const int n = whole > row->kv_len ? row->kv_len : whole > end ? whole : end;
             const bool behind = x->place == 0 || x->causal;
             int64_t place[KEYS];
 
@@ -185,7 +196,9 @@ static void check_attend(const Shape *x, const Step *s)
                               [ATTEND_KV] = x->type,
                               [ATTEND_SOURCE_KV] = x->place == 2 ? x->type : DT_FP32,
                               [ATTEND_CHUNK] = x->chunk,
-                              [ATTEND_ROUNDED] = x->rounded};
+                              [ATTEND_ROUNDED] = x->rounded,
+                              [ATTEND_PREFIX] = x->prefix > 0,
+                              [ATTEND_TAIL] = x->prefix ? x->prefix - 1 : 0};
 
     expect_attend(s, x, q, k, v,
                   (RefScores){.scale = 0.3,
@@ -217,34 +230,40 @@ static void attends(void **state)
                      texts[ROWS][2] = {{33, 33}, {1, 1}, {64, 64}, {7, 7}};
     static const int lanes[ROWS][2] = {{1, 30}, {1, 30}, {1, 30}, {1, 12}};
     static const Shape shapes[] = {
-        {4, 2, 24, 0, 1, 0, 0, false, false, false, 0, DT_FP32, 0, false},
-        {3, 1, 40, 0, 1, 6, 9, true, true, false, 12, DT_BF16, 0, false},
-        {2, 2, 512, 0, 1, 33, 0, false, true, false, 0, DT_FP16, 0, false},
-        {2, 1, 16, 0, 1, 0, 0, true, false, true, 0, DT_FP32, 0, false},
-        {2, 2, 72, 0, 1, 9, 127, false, true, true, 0, DT_BF16, 0, false},
-        {4, 2, 40, 0, 1, 6, 9, true, true, false, 12, DT_INT8, 0, false},
-        {2, 1, 136, 0, 1, 0, 0, false, false, true, 0, DT_FP8, 0, false},
-        {4, 2, 20, 1, 0, 0, 7, false, false, false, 0, DT_FP32, 0, false},
-        {2, 1, 64, 1, 0, 5, 0, false, true, false, 9, DT_FP32, 0, false},
-        {3, 3, 32, 1, 1, 0, 0, true, false, false, 0, DT_FP32, 0, false},
-        {2, 1, 64, 1, 0, 5, 31, true, false, false, 2, DT_FP32, 0, false},
-        {2, 2, 16, 1, 0, 20, 125, false, false, false, 0, DT_FP32, 0, false},
-        {2, 1, 256, 1, 0, 40, 0, false, false, false, 9, DT_FP32, 0, false},
-        {3, 1, 24, 1, 1, 1, 3, true, false, false, 0, DT_FP32, 0, false},
-        {4, 2, 32, 1, 1, 37, 65, false, false, false, 0, DT_FP32, 0, false},
-        {1, 1, 48, 1, 1, 33, 3, false, false, false, 0, DT_FP32, 0, false},
-        {4, 1, 40, 2, 0, 0, 0, false, true, false, 5, DT_FP32, 0, false},
-        {2, 2, 128, 2, 0, 0, 0, false, false, false, 0, DT_BF16, 0, false},
-        {2, 1, 24, 0, 1, 0, 0, false, true, false, 0, DT_FP32, 8, false},
-        {2, 2, 16, 0, 1, 3, 0, false, false, false, 0, DT_FP32, 16, false},
-        {3, 1, 40, 1, 1, 0, 0, true, false, false, 0, DT_FP32, 5, true},
-        {2, 2, 32, 0, 1, 0, 0, true, false, false, 0, DT_FP32, 0, true},
+        {4, 2, 24, 0, 1, 0, 0, false, false, false, 0, DT_FP32, 0, false, 0},
+        {3, 1, 40, 0, 1, 6, 9, true, true, false, 12, DT_BF16, 0, false, 0},
+        {2, 2, 512, 0, 1, 33, 0, false, true, false, 0, DT_FP16, 0, false, 0},
+        {2, 1, 16, 0, 1, 0, 0, true, false, true, 0, DT_FP32, 0, false, 0},
+        {2, 2, 72, 0, 1, 9, 127, false, true, true, 0, DT_BF16, 0, false, 0},
+        {4, 2, 40, 0, 1, 6, 9, true, true, false, 12, DT_INT8, 0, false, 0},
+        {2, 1, 136, 0, 1, 0, 0, false, false, true, 0, DT_FP8, 0, false, 0},
+        {4, 2, 20, 1, 0, 0, 7, false, false, false, 0, DT_FP32, 0, false, 0},
+        {2, 1, 64, 1, 0, 5, 0, false, true, false, 9, DT_FP32, 0, false, 0},
+        {3, 3, 32, 1, 1, 0, 0, true, false, false, 0, DT_FP32, 0, false, 0},
+        {2, 1, 64, 1, 0, 5, 31, true, false, false, 2, DT_FP32, 0, false, 0},
+        {2, 2, 16, 1, 0, 20, 125, false, false, false, 0, DT_FP32, 0, false, 0},
+        {2, 1, 256, 1, 0, 40, 0, false, false, false, 9, DT_FP32, 0, false, 0},
+        {3, 1, 24, 1, 1, 1, 3, true, false, false, 0, DT_FP32, 0, false, 0},
+        {4, 2, 32, 1, 1, 37, 65, false, false, false, 0, DT_FP32, 0, false, 0},
+        {1, 1, 48, 1, 1, 33, 3, false, false, false, 0, DT_FP32, 0, false, 0},
+        {4, 1, 40, 2, 0, 0, 0, false, true, false, 5, DT_FP32, 0, false, 0},
+        {2, 2, 128, 2, 0, 0, 0, false, false, false, 0, DT_BF16, 0, false, 0},
+        {2, 1, 24, 0, 1, 0, 0, false, true, false, 0, DT_FP32, 8, false, 0},
+        {2, 2, 16, 0, 1, 3, 0, false, false, false, 0, DT_FP32, 16, false, 0},
+        {3, 1, 40, 1, 1, 0, 0, true, false, false, 0, DT_FP32, 5, true, 0},
+        {2, 2, 32, 0, 1, 0, 0, true, false, false, 0, DT_FP32, 0, true, 0},
+        {2, 1, 24, 0, 0, 0, 0, false, false, false, 0, DT_FP32, 0, false, 1},
+        {3, 3, 40, 0, 0, 0, 9, true, true, false, 12, DT_BF16, 0, false, 3},
+        {2, 1, 16, 0, 0, 0, 0, false, false, true, 0, DT_FP32, 0, false, 2},
+        {2, 2, 16, 0, 0, 0, 0, false, false, false, 0, DT_INT8, 0, false, 9},
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        const Step s = make_step(shapes[i].place == 1 ? texts : shapes[i].lanes ? lanes : mixed, shapes[i].lanes);
+        Step s = make_step(shapes[i].place == 1 ? texts : shapes[i].lanes ? lanes : mixed, shapes[i].lanes);
 
+        if (shapes[i].prefix)
+            make_whole(&s);
         check_attend(&shapes[i], &s);
     }
 }
@@ -321,21 +340,35 @@ static void caches(void **state)
 static void ropes(void **state)
 {
     static const int length[ROWS][2] = {{1, 40}, {1, 1}, {9, 9}, {5, 64}};
-    static const int shapes[][4] = {{3, 24, 24, 1}, {1, 22, 6, 0}, {2, 40, 12, 1}, {4, 16, 16, 0}};
-    const Step s = make_step(length, false);
+    static const int shapes[][6] = {{3, 24, 24, 1, 0, 0}, {1, 22, 6, 0, 0, 0},  {2, 40, 12, 1, 0, 0},
+                                    {4, 16, 16, 0, 0, 0}, {2, 16, 16, 1, 1, 1}, {1, 24, 24, 0, 2, 1},
+                                    {2, 16, 8, 1, 2, 0},  {1, 16, 16, 1, 1, 70}};
+    Step s = make_step(length, false);
 
     (void)state;
+    make_whole(&s);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         const int H = shapes[i][0], E = shapes[i][1], rot = shapes[i][2], half = shapes[i][3];
+        const int count = shapes[i][4], tail = shapes[i][5]; /* 0: all positions, 1: within the prefix, 2: behind it */
+        FtxToken counted[LENGTH * ROWS];
         const size_t n = (size_t)(s.T * H * E);
         float *x = random_tensor(n, DT_FP32, 2.0f), *table = random_tensor((size_t)(LENGTH * rot), DT_FP32, 1.0f);
         float *y = malloc(n * 4), *want = malloc(n * 4);
 
-        ref_rope((RefTensor){x, DT_FP32}, table, s.token, s.T, H, E, rot, half, want);
+        if (count)
+            ref_count(s.rows, s.token, s.T, tail, count == 2, counted);
+        ref_rope((RefTensor){x, DT_FP32}, table, count ? counted : s.token, s.T, H, E, rot, half, want);
         for (int level = 0; level < LEVELS; level++) {
             memset(y, -1, n * 4);
-            call(kernel_at("rope", level), (void *const[]){x, table, (void *)s.token, y},
-                 (const int64_t[]){[ROPE_H] = H, [ROPE_E] = E, [ROPE_ROT] = rot, [ROPE_HALF] = half}, s.T, ROWS, 3);
+            call(kernel_at("rope", level), (void *const[]){x, table, s.rows, s.token, y},
+                 (const int64_t[]){[ROPE_H] = H,
+                                   [ROPE_E] = E,
+                                   [ROPE_ROT] = rot,
+                                   [ROPE_HALF] = half,
+                                   [ROPE_PREFIX] = count == 1,
+                                   [ROPE_REST] = count == 2,
+                                   [ROPE_TAIL] = tail},
+                 s.T, ROWS, 3);
             assert_close(y, want, n, 1e-6, "rope");
         }
         free(x), free(table), free(y), free(want);

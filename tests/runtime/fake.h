@@ -5,6 +5,7 @@
  * wrong position or a stale IO block changes the tokens; fake_next says what they must be. It knows, too,
  * that attention starts early: what a step reads of earlier positions no other row may write in it, but what stands there
  * already (rows with FtxParams.logits: log-probabilities of a prompt; synchronous, a step appends before it reads). With
+ * whole prompts it sees that a step reads all of them. With
  * fixed sums it notes beside each key whether a decode row wrote it: prompts must not, all other tokens must be.
  *
  * Synchronous, run is done when it returns. Asynchronous, a thread works through a queue: copies of
@@ -21,7 +22,7 @@ typedef struct FakeSizes {
     const int32_t *words; /* the model's, as in $bad_words */
     uint32_t n_words;
     bool decode_programs; /* buckets 1, 2, 4 ... beside the steps' 16 and exact */
-    bool fixed_sums;
+    bool fixed_sums, whole_prompts;
     bool tokenizer;
     uint32_t target; /* of the plan; FTX_TARGET_CPU or 900 */
 } FakeSizes;

@@ -131,6 +131,7 @@ void fake_artifact(FakeArtifact *f, const FakeSizes *s)
                           .bad_words = s->bad_words + s->n_words,
                           .n_ends = s->n_ends,
                           .fixed_sums = s->fixed_sums,
+                          .whole_prompts = s->whole_prompts,
                           .bos = -1,
                           .start = -1,
                           .pad = -1,
@@ -302,6 +303,8 @@ static void check_step(Session *s, const Command *c)
                is_decode(s, i) ? "" : " not");
         EXPECT(r->kv_len <= r->limit && r->limit <= (int)f->context, "row %d: %d %d", i, r->kv_len, r->limit);
         EXPECT(p->kind == FTX_PROG_STEP || is_decode(s, i), "row %d of a decode program is a prompt's", i);
+        EXPECT(!f->whole_prompts || r->kv_len >= r->prompt, "row %d has %d tokens of a prompt of %d", i, r->kv_len,
+               r->prompt);
         for (int k = 0; k < i; k++)
             EXPECT(params[i].logits || row[k].slot != r->slot, "slot %d twice", r->slot);
         for (int k = 0; k < params[i].n_bias; k++) {

@@ -620,6 +620,65 @@ static void test_token_bytes(void **state)
     close_bed(&b);
 }
 
+/* Tokens of a prompt see later ones: it is read in one step, for which those that decode wait, and no other prompt has its
+ * pages. */
+static void run_whole(bool asynchronous, bool overcommit, int64_t seed)
+{
+    enum { JOBS = 24 };
+    static Job job[JOBS];
+    FtxOptions options = FTX_OPTIONS_INIT;
+    FakeSizes sizes = fake_sizes();
+    FtxError err;
+    Bed b;
+
+    reset_fake(asynchronous, asynchronous ? 20 : 0);
+    dice_state = (uint64_t)seed;
+    sizes.whole_prompts = true;
+    sizes.n_ends = 0;
+    sizes.tokens = 12;
+    sizes.kv_pages = overcommit ? 24 : 60;
+    options.prefix_cache = true;
+    options.overcommit = overcommit;
+    b.sizes = sizes;
+    fake_artifact(&b.artifact, &sizes);
+    assert_int_equal(fake_model(&b.artifact, NULL, &b.model, &err), FTX_OK);
+    assert_int_equal(ftx_engine_open(b.model, &options, &b.engine, &err), FTX_OK);
+    for (int next = 0; next < JOBS || ftx_engine_busy(b.engine);) {
+        if (next < JOBS && dice(3) == 0) {
+            make_job(&job[next], next == 7 ? 12 : 1 + (int)dice(12), (uint64_t)(next % 5));
+            job[next].request.max_new = 1 + (int)dice(20);
+            expect(&b, &job[next]);
+            submit(&b, &job[next++]);
+        }
+        step(&b);
+    }
+    for (int i = 0; i < JOBS; i++)
+        compare(&job[i]);
+    assert_true(fake.most_tokens == 12);
+    assert_int_equal(ftx_engine_stats(b.engine).cached_tokens, 0);
+    make_job(&job[0], 13, 1);
+    assert_int_equal(ftx_engine_submit(b.engine, &job[0].request, &job[0].id, &err), FTX_EFULL);
+    assert_non_null(strstr(err.text, "the prompt has 13 tokens; at most 12 fit"));
+    job[0].request.truncate = FTX_TRUNCATE_START;
+    assert_int_equal(ftx_engine_submit(b.engine, &job[0].request, &job[0].id, &err), FTX_OK);
+    run(&b);
+    make_job(&job[0], 3, 1);
+    job[0].request.prompt_logprobs = 1;
+    assert_int_equal(ftx_engine_submit(b.engine, &job[0].request, &job[0].id, &err), FTX_EINVAL);
+    assert_string_equal(err.text, "prompt_logprobs: the model sees a prompt whole, so its tokens have none");
+    assert_int_equal(ftx_engine_score(b.engine, (const int32_t[]){1, 2, 3}, 3, (float[3]){0}, &err), FTX_EINVAL);
+    assert_non_null(strstr(err.text, "the model sees a prompt whole"));
+    assert_idle(b.engine);
+    close_bed(&b);
+}
+
+static void test_whole_prompts(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 40; i++)
+        run_whole(i % 2, i / 2 % 2, i + 1);
+}
+
 /* As many sequences run at once as a step has tokens. */
 static void test_small_steps(void **state)
 {
@@ -650,14 +709,23 @@ static void test_small_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alone),       cmocka_unit_test(test_alone_asynchronous),
-        cmocka_unit_test(test_run_ahead),   cmocka_unit_test(test_chunks_beside_decode),
-        cmocka_unit_test(test_finishes),    cmocka_unit_test(test_stop_strings),
-        cmocka_unit_test(test_cancel),      cmocka_unit_test(test_many_cancelled),
-        cmocka_unit_test(test_events_fit),  cmocka_unit_test(test_logits),
-        cmocka_unit_test(test_samples),     cmocka_unit_test(test_leader_ends),
-        cmocka_unit_test(test_long_rows),   cmocka_unit_test(test_small_steps),
-        cmocka_unit_test(test_token_bytes), cmocka_unit_test_teardown(test_random, name_seed),
+        cmocka_unit_test(test_alone),
+        cmocka_unit_test(test_alone_asynchronous),
+        cmocka_unit_test(test_run_ahead),
+        cmocka_unit_test(test_chunks_beside_decode),
+        cmocka_unit_test(test_finishes),
+        cmocka_unit_test(test_stop_strings),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_many_cancelled),
+        cmocka_unit_test(test_events_fit),
+        cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_leader_ends),
+        cmocka_unit_test(test_long_rows),
+        cmocka_unit_test(test_small_steps),
+        cmocka_unit_test(test_whole_prompts),
+        cmocka_unit_test(test_token_bytes),
+        cmocka_unit_test_teardown(test_random, name_seed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

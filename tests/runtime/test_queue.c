@@ -302,6 +302,25 @@ static void test_shares(void **state)
     }
 }
 
+/* The first part of a prompt comes in one step, or none of it: one behind it that fits goes ahead. */
+static void test_whole(void **state)
+{
+    const BatchItem item[] = {{.lanes = 2},
+                              {.need = 9, .whole = 9},
+                              {.need = 5, .whole = 5},
+                              {.need = 12, .whole = 1},
+                              {.need = 2, .whole = 2}};
+    int tokens[5];
+
+    (void)state;
+    batch_share(item, 5, 10, tokens);
+    assert_memory_equal(tokens, ((int[]){2, 0, 5, 1, 2}), sizeof tokens);
+    batch_share(item, 5, 11, tokens);
+    assert_memory_equal(tokens, ((int[]){2, 9, 0, 0, 0}), sizeof tokens);
+    batch_share(item, 5, 18, tokens);
+    assert_memory_equal(tokens, ((int[]){2, 9, 5, 1, 0}), sizeof tokens);
+}
+
 /* Prompts that come one after another until all are read: short ones behind two long ones do not wait for these. */
 static void test_short_ones(void **state)
 {
@@ -334,7 +353,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order),        cmocka_unit_test(test_passed),     cmocka_unit_test(test_fair),
         cmocka_unit_test(test_fair_entries), cmocka_unit_test(test_fair_anew),  cmocka_unit_test(test_fair_idle),
-        cmocka_unit_test(test_shares),       cmocka_unit_test(test_short_ones),
+        cmocka_unit_test(test_shares),       cmocka_unit_test(test_short_ones), cmocka_unit_test(test_whole),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

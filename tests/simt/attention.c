@@ -242,10 +242,11 @@ void attention(void **state)
 typedef struct Part {
     DType t, kv;
     int H, G, E;
-    const char *scope; /* of attend: "causal" over pages; "full" and "rows" (causal) within texts; "source" */
+    const char
+        *scope; /* of attend: "causal" and "prefix" over pages; "full" and "rows" (causal) within texts; "source" */
     int window, span, slopes, sinks, lanes;
     double softcap;
-    int chunk, rounded;
+    int chunk, rounded, tail;
 } Part;
 
 static int heads_of(Ir *g, int heads, int E, DType t)
@@ -255,10 +256,11 @@ static int heads_of(Ir *g, int heads, int E, DType t)
 
 static void add_attend_part(Suite *s, const Part *p)
 {
-    const bool source = strcmp(p->scope, "source") == 0, paged = strcmp(p->scope, "causal") == 0;
+    const bool source = strcmp(p->scope, "source") == 0, prefix = strcmp(p->scope, "prefix") == 0;
+    const bool paged = prefix || strcmp(p->scope, "causal") == 0;
     const char *type = dtype_name(p->t), *scope = strcmp(p->scope, "rows") == 0 ? "causal" : p->scope;
     Ir g = {0};
-    Case c = {.kv = p->kv, .lanes = p->lanes, .only = "attend", .encode = !source && !paged};
+    Case c = {.kv = p->kv, .lanes = p->lanes, .only = "attend", .encode = !source && !paged, .whole = prefix};
     char beside[12] = "-", bias[12] = "-", slopes[12] = "-", sinks[12] = "-", name[200];
     int k;
 
@@ -282,18 +284,20 @@ static void add_attend_part(Suite *s, const Part *p)
     if (p->sinks)
         snprintf(sinks, sizeof sinks, "%%%d", weight(&g, "z", p->H, 0, p->t));
     add(&g,
-        "attend %%%d %%%d %s %s %s %s {chunk=%d layer=0 rounded=%d scale=0.2 scope=\"%s\" softcap=%g window=%d} : "
-        "[T,%d,%d] %s",
-        q, k, beside, bias, slopes, sinks, p->chunk, p->rounded, scope, p->softcap, p->window, p->H, p->E, type);
+        "attend %%%d %%%d %s %s %s %s {chunk=%d layer=0 rounded=%d scale=0.2 scope=\"%s\" softcap=%g tail=%d "
+        "window=%d} : [T,%d,%d] %s",
+        q, k, beside, bias, slopes, sinks, p->chunk, p->rounded, scope, p->softcap, p->tail, p->window, p->H, p->E,
+        type);
     if (p->lanes || source)
         decode_step(&c, 5);
     else if (paged)
         mixed_step(&c);
     else
         set_rows(&c, 3, 0, (const int[][2]){{70, 70}, {1, 1}, {41, 41}});
-    snprintf(name, sizeof name, "attend %s %s/%s H=%d G=%d E=%d window=%d span=%d slopes=%d sinks=%d lanes=%d chunk=%d",
-             p->scope, type, dtype_name(p->kv), p->H, p->G, p->E, p->window, p->span, p->slopes, p->sinks, p->lanes,
-             p->chunk);
+    snprintf(name, sizeof name,
+             "attend %s %s/%s H=%d G=%d E=%d window=%d span=%d slopes=%d sinks=%d lanes=%d chunk=%d tail=%d", p->scope,
+             type, dtype_name(p->kv), p->H, p->G, p->E, p->window, p->span, p->slopes, p->sinks, p->lanes, p->chunk,
+             p->tail);
     take(s, &g, &c, name);
 }
 
@@ -312,16 +316,16 @@ static void add_head_parts(Suite *s, DType t, int H, int A, int HB, int B)
     take(s, &g, &c, "parts of heads");
 }
 
-static void add_rope(Suite *s, DType t, int H, int E, int rot, const char *style)
+static void add_rope(Suite *s, DType t, int H, int E, int rot, const char *style, const char *count)
 {
     Ir g = begin();
-    Case c = {0};
+    Case c = {.whole = true};
     const int x = heads_of(&g, H, E, t);
 
     mixed_step(&c);
-    add(&g, "rope %%%d %%%d {style=\"%s\"} : [T,%d,%d] %s", x,
-        add(&g, "rope_table {rot=%d theta=10000 positions=64} : [64,%d,2] fp32", rot, rot / 2), style, H, E,
-        dtype_name(t));
+    add(&g, "rope %%%d %%%d {count=\"%s\" style=\"%s\" tail=%d} : [T,%d,%d] %s", x,
+        add(&g, "rope_table {rot=%d theta=10000 positions=64} : [64,%d,2] fp32", rot, rot / 2), count, style,
+        strcmp(count, "all") ? 2 : 0, H, E, dtype_name(t));
     take(s, &g, &c, "rope");
 }
 
@@ -380,21 +384,24 @@ static void add_cache(Suite *s, DType t, DType kv, int G, int E, bool source)
 void parts(void **state)
 {
     static const Part some[] = {
-        {DT_FP32, DT_FP32, 4, 2, 24, "causal", 0, 0, 0, 0, 0, 0, 0, 0},
-        {DT_BF16, DT_BF16, 3, 1, 64, "causal", 5, 9, 1, 1, 0, 20, 0, 0},
-        {DT_FP16, DT_FP32, 2, 2, 40, "causal", 0, 0, 1, 0, 4, 0, 0, 0},
-        {DT_FP32, DT_FP32, 2, 1, 16, "full", 0, 7, 0, 0, 0, 0, 0, 0},
-        {DT_BF16, DT_FP32, 2, 2, 80, "full", 9, 0, 0, 1, 0, 0, 0, 0},
-        {DT_FP16, DT_FP16, 4, 1, 32, "rows", 0, 63, 0, 0, 0, 0, 0, 0},
-        {DT_FP32, DT_FP32, 1, 1, 48, "rows", 33, 0, 1, 0, 0, 0, 0, 0},
-        {DT_FP32, DT_FP32, 4, 4, 24, "source", 0, 0, 0, 1, 0, 15, 0, 0},
-        {DT_BF16, DT_BF16, 2, 1, 128, "source", 0, 0, 0, 0, 4, 0, 0, 0},
-        {DT_BF16, DT_BF16, 1, 1, 512, "causal", 0, 0, 0, 1, 0, 0, 0, 0},
-        {DT_FP32, DT_FP32, 2, 1, 24, "causal", 0, 0, 0, 1, 0, 0, 4, 0},
-        {DT_BF16, DT_BF16, 2, 2, 40, "causal", 3, 0, 0, 0, 0, 0, 8, 0},
-        {DT_FP32, DT_FP32, 3, 1, 32, "rows", 0, 0, 1, 0, 0, 0, 16, 1},
-        {DT_FP16, DT_FP32, 2, 2, 16, "causal", 0, 0, 1, 0, 0, 0, 0, 1},
-        {DT_FP32, DT_FP32, 2, 1, 16, "causal", 0, 9, 0, 0, 0, 0.5, 0, 0},
+        {DT_FP32, DT_FP32, 4, 2, 24, "causal", 0, 0, 0, 0, 0, 0, 0, 0, 0},
+        {DT_BF16, DT_BF16, 3, 1, 64, "causal", 5, 9, 1, 1, 0, 20, 0, 0, 0},
+        {DT_FP16, DT_FP32, 2, 2, 40, "causal", 0, 0, 1, 0, 4, 0, 0, 0, 0},
+        {DT_FP32, DT_FP32, 2, 1, 16, "full", 0, 7, 0, 0, 0, 0, 0, 0, 0},
+        {DT_BF16, DT_FP32, 2, 2, 80, "full", 9, 0, 0, 1, 0, 0, 0, 0, 0},
+        {DT_FP16, DT_FP16, 4, 1, 32, "rows", 0, 63, 0, 0, 0, 0, 0, 0, 0},
+        {DT_FP32, DT_FP32, 1, 1, 48, "rows", 33, 0, 1, 0, 0, 0, 0, 0, 0},
+        {DT_FP32, DT_FP32, 4, 4, 24, "source", 0, 0, 0, 1, 0, 15, 0, 0, 0},
+        {DT_BF16, DT_BF16, 2, 1, 128, "source", 0, 0, 0, 0, 4, 0, 0, 0, 0},
+        {DT_BF16, DT_BF16, 1, 1, 512, "causal", 0, 0, 0, 1, 0, 0, 0, 0, 0},
+        {DT_FP32, DT_FP32, 2, 1, 24, "causal", 0, 0, 0, 1, 0, 0, 4, 0, 0},
+        {DT_BF16, DT_BF16, 2, 2, 40, "causal", 3, 0, 0, 0, 0, 0, 8, 0, 0},
+        {DT_FP32, DT_FP32, 3, 1, 32, "rows", 0, 0, 1, 0, 0, 0, 16, 1, 0},
+        {DT_FP16, DT_FP32, 2, 2, 16, "causal", 0, 0, 1, 0, 0, 0, 0, 1, 0},
+        {DT_FP32, DT_FP32, 2, 1, 16, "causal", 0, 9, 0, 0, 0, 0.5, 0, 0, 0},
+        {DT_FP32, DT_FP32, 3, 1, 24, "prefix", 0, 0, 0, 0, 0, 0, 0, 0, 1},
+        {DT_BF16, DT_BF16, 2, 2, 40, "prefix", 0, 63, 0, 1, 0, 9, 0, 0, 3},
+        {DT_FP16, DT_FP32, 2, 1, 16, "prefix", 0, 0, 1, 0, 4, 0, 0, 0, 0},
     };
     Suite *s = open_suite("parts");
 
@@ -402,8 +409,9 @@ void parts(void **state)
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
         add_attend_part(s, &some[i]);
     for (int t = 0; t < 3; t++) {
-        add_rope(s, types[t], 3, 40, t == 1 ? 12 : 40, "half");
-        add_rope(s, types[t], 1, 22, t == 1 ? 22 : 6, "neighbour");
+        add_rope(s, types[t], 3, 40, t == 1 ? 12 : 40, "half", "all");
+        add_rope(s, types[t], 1, 22, t == 1 ? 22 : 6, "neighbour", "all");
+        add_rope(s, types[t], 2, 24, 24, "half", t == 1 ? "prefix" : "rest");
         add_head_norm(s, types[t], 3, (const int[]){24, 128, 20}[t], 1, t == 1, false);
         add_head_norm(s, types[t], 2, (const int[]){72, 40, 288}[t], 2, t > 0, t > 1);
         add_head_parts(s, types[t], 3, 24, 0, 10);
@@ -414,7 +422,7 @@ void parts(void **state)
         add_append_norm(s, types[t], DT_FP32, (const int[]){136, 40, 512}[t], 8);
         add_cache(s, types[t], t ? types[t] : DT_BF16, 3, 40, true);
     }
-    finish(s, 47);
+    finish(s, 53);
 }
 
 /* --- attention within packed texts --------------------------------------------------------------- */

@@ -27,7 +27,8 @@ typedef struct Case {
     bool sorted;   /* the kernel must sort the rows of routes by expert */
     int bucket;    /* 0: exact */
     int rows, decode_rows;
-    int lanes; /* the first `lanes` rows are one beam search, all as long as the first; 0: no beam search */
+    bool whole; /* prompts of several tokens end with the step */
+    int lanes;  /* the first `lanes` rows are one beam search, all as long as the first; 0: no beam search */
     struct {
         int q_len, kv_len;
     } row[CASE_ROWS];            /* kv_len: with the step's tokens */

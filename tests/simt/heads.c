@@ -153,7 +153,10 @@ static void attend(const Scene *s, const Value *v, const RefTensor *a, void *con
         for (int h = 0; h < H; h++) {
             const FtxRow *row = &s->rows[s->token[t].row];
             const int i = t - row->q_start + (beside || reads_source(v) ? 0 : row->kv_len - row->q_len);
-            const int n = reads_source(v) ? row->src_len : beside && full ? row->q_len : i + 1;
+            const int end = reads_source(v) ? row->src_len : beside && full ? row->q_len : i + 1;
+            const int whole = ref_prefix(row, (int)ir_int(v, "tail"));
+            const int seen = whole < row->kv_len ? whole : row->kv_len;
+            const int n = strcmp(ir_word(v, "scope"), "prefix") == 0 && seen > end ? seen : end;
             const int window = (int)ir_int(v, "window"), chunk = (int)ir_int(v, "chunk");
 
             for (int j = 0; j < n; j++)
@@ -210,6 +213,19 @@ RefTensor scene_normed_heads(const Scene *s, const Value *v, const RefTensor *a)
     return (RefTensor){y, DT_FP32};
 }
 
+/* The step's tokens with the positions that a rope counts. */
+static const FtxToken *counted(const Scene *s, const Value *v)
+{
+    const char *count = ir_word(v, "count");
+    FtxToken *to;
+
+    if (strcmp(count, "all") == 0)
+        return s->token;
+    to = arena_array(s->keep, FtxToken, (size_t)s->T + 1);
+    ref_count(s->rows, s->token, s->T, (int)ir_int(v, "tail"), strcmp(count, "rest") == 0, to);
+    return to;
+}
+
 bool scene_heads(const Scene *s, const Value *v, const RefTensor *a, void *const cache[2], float *y)
 {
     const Shape x = v->shape;
@@ -226,7 +242,7 @@ bool scene_heads(const Scene *s, const Value *v, const RefTensor *a, void *const
 
         ref_join_parts(a[0], a[1], s->T, (int)l.dim[1].n, (int)l.dim[2].n, (int)r.dim[1].n, (int)r.dim[2].n, y);
     } else if (v->op == OP_ROPE)
-        ref_rope(a[0], a[1].p, s->token, s->T, (int)x.dim[1].n, (int)x.dim[2].n,
+        ref_rope(a[0], a[1].p, counted(s, v), s->T, (int)x.dim[1].n, (int)x.dim[2].n,
                  2 * (int)ir_value(s->u->g, v->args[1])->shape.dim[1].n, strcmp(ir_word(v, "style"), "half") == 0, y);
     else if ((v->op == OP_RMSNORM || v->op == OP_LAYERNORM) && x.rank == 3)
         norm(s, v, a, y);

@@ -107,9 +107,10 @@ static void make_rows(Scene *s)
                               .lane = lane ? r : -1,
                               .src_slot = source_of(s->u, r),
                               .src_len = m->source ? 1 + (source_of(s->u, r) * 37 + 10) % (int)m->source : 0,
-                              .prompt = lane         ? 1 + kv / 3
-                                        : kv - n > 0 ? kv - n
-                                                     : 1,
+                              .prompt = lane                ? 1 + kv / 3
+                                        : c->whole && n > 1 ? kv
+                                        : kv - n > 0        ? kv - n
+                                                            : 1,
                               .limit = kv + 1 + r % 2};
         for (int i = 0; i < n; i++)
             s->token[at + i] = (FtxToken){.id = scene_below(7),

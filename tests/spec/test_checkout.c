@@ -114,10 +114,13 @@ static void test_checkout_mistakes(void **state)
          "64, "
          "\"attn_config\": {\"alibi\": false}}",
          NULL, "config.json: attn_config.alibi must be true: learned positions are not computed, got false"},
-        {"{\"architectures\": [\"ChatGLMModel\"], \"position_encoding_2d\": true}", NULL,
-         "config.json: position_encoding_2d must be false: ChatGLM-6B has rotary positions in two dimensions and a "
-         "prefix "
-         "mask, which are not computed, got true"},
+        {"{\"architectures\": [\"ChatGLMModel\"], \"vocab_size\": 64, \"hidden_size\": 32, \"num_layers\": 1, "
+         "\"num_attention_heads\": 2, \"inner_hidden_size\": 48, \"position_encoding_2d\": false}",
+         NULL,
+         "config.json: position_encoding_2d must be true: positions in one dimension are not computed, got false"},
+        {"{\"architectures\": [\"ChatGLMModel\"], \"vocab_size\": 64, \"hidden_size\": 32, \"num_layers\": 1, "
+         "\"num_attention_heads\": 2, \"inner_hidden_size\": 48, \"pre_seq_len\": 8}",
+         NULL, "config.json: pre_seq_len must be null: prompts that were trained are not read, got 8"},
         {"{" MIXTURE "DeepseekV3ForCausalLM\"], \"v_head_dim\": 32}", NULL,
          "config.json: v_head_dim must be from qk_rope_head_dim to the size of a head, 192, got 32"},
         {"{" MIXTURE "DeepseekV3ForCausalLM\"], \"n_routed_experts\": 8, \"n_group\": 2, \"topk_group\": 3}", NULL,
@@ -423,7 +426,7 @@ static void test_architecture_files(void **state)
 {
 #define WANTED \
     "; its function must return a table { graph = ..., positions = ... }, and may set vocab, source, encoder, " \
-    "labels, scoring"
+    "whole, labels, scoring"
 #define MADE \
     "local llama = require 'llama' local g = llama { vocab = 64, hidden = 32, layers = 1, heads = 2, ffn = 48 } "
     static const struct {

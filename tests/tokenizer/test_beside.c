@@ -121,6 +121,77 @@ static void test_chatglm(void **state)
     end(&f);
 }
 
+/* ChatGLM-6B: line ends, tabs and runs of spaces are pieces of the user, [gMASK] and <sop> come behind a text. */
+static void test_chatglm_6b(void **state)
+{
+    static const struct {
+        const char *text;
+        int type;
+    } pieces[] = {{"<unk>", 2},
+                  {"\xe2\x96\x81", 1},
+                  {"a", 1},
+                  {"<n>", 4},
+                  {"<|tab|>", 4},
+                  {"<|blank_2|>", 4},
+                  {"<|blank_3|>", 4},
+                  {"<|blank_80|>", 4},
+                  {"[gMASK]", 4},
+                  {"<sop>", 4},
+                  {"<eop>", 4},
+                  {"\xe2\x96\x81"
+                   "a",
+                   1}};
+    static const int32_t framed[] = {11, 3, 2, 8, 9};
+    char *text;
+    char spaces[170];
+    SpmFile m = {.n = 0};
+    Fixture f;
+
+    (void)state;
+    for (size_t i = 0; i < LEN(pieces); i++)
+        spm_piece(&m, pieces[i].text, pieces[i].type == 1 ? -1 - (float)i / 8 : 0, pieces[i].type);
+    spm_trainer(&m, 1, false);
+    spm_normaliser(&m, true, false);
+    assert_int_equal(file_write_whole(in_folder("ice_text.model"), m.at, m.n, NULL), FTX_OK);
+    write_config("{\"tokenizer_class\": \"ChatGLMTokenizer\", \"num_image_tokens\": 0}");
+    f = begin(in_folder("ice_text.model"), 200);
+    encode(&f, "a\na", 3, true);
+    assert_int_equal(f.n, LEN(framed));
+    assert_memory_equal(f.ids, framed, sizeof framed);
+    IDS(&f, "a\t  a   a", 11, 4, 5, 2, 6, 2);
+    IDS(&f, "a a", 11, 11);
+    IDS(&f, "a<sop>", 11, 9);
+    memset(spaces, ' ', sizeof spaces);
+    spaces[0] = 'a';
+    memcpy(spaces + 163, "a", 2);
+    IDS(&f, spaces, 11, 7, 7, 5, 2);
+    text = decode(&f, (int32_t[]){11, 3, 4, 2, 6, 2, 8, 9, 11, 5, 10}, 11, true);
+    assert_string_equal(text, "a\n\ta   a a  ");
+    free(text);
+    {
+        const TokenizerPair pair = {.text = "a", .bytes = 1, .other = "a", .other_bytes = 1, .special = true};
+        FtxError err;
+
+        assert_int_equal(tokenizer_encode_pair(f.t, f.s, &pair, f.ids, NULL, f.max, &f.n, &err), FTX_OK);
+        assert_int_equal(f.n, 5);
+        assert_memory_equal(f.ids, ((int32_t[]){11, 8, 9, 11, 10}), 20);
+    }
+    end(&f);
+    for (int i = 0; i < 2; i++) {
+        Arena *keep = arena_open();
+        Diag d = {0};
+        void *tables;
+        size_t bytes;
+
+        write_config(i ? "{\"tokenizer_class\": \"ChatGLMTokenizer\"}"
+                       : "{\"tokenizer_class\": \"ChatGLMTokenizer\", \"num_image_tokens\": 20000}");
+        assert_false(tokenizer_compile(in_folder("ice_text.model"), keep, &tables, &bytes, &d));
+        assert_non_null(strstr(d.text, "tokenizer_config.json: num_image_tokens must be 0"));
+        arena_close(keep);
+    }
+    assert_int_equal(unlink(in_folder("ice_text.model")), 0);
+}
+
 static void test_refused(void **state)
 {
     static const char *const cases[][2] = {
@@ -181,7 +252,7 @@ static int close_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_added), cmocka_unit_test(test_chatglm),
-                                       cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_chatglm_6b), cmocka_unit_test(test_refused)};
 
     return cmocka_run_group_tests(tests, open_folder, close_folder);
 }

@@ -53,6 +53,10 @@ LATENT = dict(SIZES, num_key_value_heads=3, kv_lora_rank=24, qk_nope_head_dim=16
 LATENT_YARN = rope(900.0, rope_type="yarn", factor=4.0, mscale=0.7, mscale_all_dim=0.4,
                    original_max_position_embeddings=16)
 
+# Names of checkpoints of classes that read images, as some versions of transformers write them.
+NEWER = {"language_model.model.": "model.language_model.", "language_model.lm_head.": "lm_head.",
+         "vision_tower.": "model.vision_tower.", "multi_modal_projector.": "model.multi_modal_projector."}
+
 # of Pixtral, SigLIP and Llama 4; no text depends on it
 VISION = dict(hidden_size=32, intermediate_size=40, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14)
 
@@ -248,6 +252,18 @@ CASES = {
                                             layer_types=["sliding_attention", "full_attention"]),
                            vision_config=VISION, dtype="float32", mm_tokens_per_image=4, eos_token_id=2),
                       without("text_config._sliding_window_pattern", "text_config.tie_word_embeddings")),
+    "gemma3-images-names": ("Gemma3ForConditionalGeneration",
+                            dict(text_config=dict(GQA, num_attention_heads=4, sliding_window=5, rms_norm_eps=1e-3,
+                                                  query_pre_attn_scalar=40,
+                                                  layer_types=["sliding_attention", "full_attention"]),
+                                 vision_config=VISION, dtype="float32", mm_tokens_per_image=4, eos_token_id=2),
+                            without("text_config._sliding_window_pattern", "text_config.tie_word_embeddings"), (), PROMPTS,
+                            NEWER),
+    "mistral3-images-names": ("Mistral3ForConditionalGeneration",
+                              dict(text_config=dict(GQA, model_type="mistral", **rope(3e4), sliding_window=None),
+                                   vision_config=dict(VISION, model_type="pixtral", head_dim=16), dtype="float32",
+                                   tie_word_embeddings=False),
+                              {"tie_word_embeddings": True, **without("text_config.tie_word_embeddings")}, (), PROMPTS, NEWER),
     "mistral3-images": ("Mistral3ForConditionalGeneration",
                         dict(text_config=dict(GQA, model_type="mistral", **rope(3e4), sliding_window=None),
                              vision_config=dict(VISION, model_type="pixtral", head_dim=16), dtype="float32",
@@ -290,6 +306,9 @@ CASES = {
                           without("rms_norm_eps", "routed_scaling_factor", "n_shared_experts"),
                           ["num_nextn_predict_layers"]),
     "chatglm2": ("ChatGLM", dict(chatglm.CONFIG), {}, chatglm.IDLE),
+    "chatglm-6b": ("ChatGLM", dict(chatglm.FIRST), {}, chatglm.FIRST_IDLE),
+    "chatglm-6b-tied": ("ChatGLM", dict(chatglm.FIRST, num_attention_heads=2, hidden_size=80, num_layers=3,
+                                        tie_word_embeddings=True, layernorm_epsilon=1e-5), {}, chatglm.FIRST_IDLE),
     "chatglm3": ("ChatGLM", dict(chatglm.CONFIG, multi_query_attention=False, add_qkv_bias=False, rope_ratio=50,
                                  layernorm_epsilon=1e-3, num_attention_heads=3, tie_word_embeddings=True), {},
                  chatglm.IDLE + ["multi_query_group_num"]),
@@ -373,7 +392,11 @@ def config_of(kind):
     return getattr(transformers, kind + "TextConfig", None) or getattr(transformers, kind + "Config")
 
 
-def case(kind, settings, changes, idle=(), prompts=PROMPTS):
+def renamed(name, names):
+    return next((new + name[len(old):] for old, new in names.items() if name.startswith(old)), name)
+
+
+def case(kind, settings, changes, idle=(), prompts=PROMPTS, names={}):
     reads_images = kind.endswith("ForConditionalGeneration")
     room = pathlib.Path(tempfile.mkdtemp())
     torch.manual_seed(0)
@@ -384,7 +407,7 @@ def case(kind, settings, changes, idle=(), prompts=PROMPTS):
     made.save_pretrained(room)
     path = room / "model.safetensors"
     with safe_open(path, "pt") as f:
-        tensors = {name: tensor(name, f.get_tensor(name)) for name in f.keys()}
+        tensors = {renamed(n, names): tensor(renamed(n, names), f.get_tensor(n)) for n in f.keys()}
     save_file(tensors, path, {"format": "pt"})
     config = json.loads((room / "config.json").read_text())
     for key, value in changes.items():

@@ -1,4 +1,4 @@
--- specs/llama.lua:35: rope has no option 'base'; it has: theta dim scaling style freqs amplitude (from rope_option.lua:6)
+-- specs/llama.lua:35: rope has no option 'base'; it has: theta dim scaling style freqs amplitude count tail (from rope_option.lua:6)
 local ftx = require "ftx"
 local llama = require "llama"
 return ftx.model {
