@@ -1,5 +1,7 @@
 // expert_few.cuh - linear layers of experts for few rows in 16 bits, on sm_90 and newer: the functions of experts.cuh.
 //
+//   expert_linear   y[m, i*N + n] = epilogue(norm(x)[m,:] . w[e,n,:] + b[e,n]) with NORM
+//
 // What limits them: reading the matrices of the experts that are hit, once each. A unit of work is 16 columns of an expert
 // for up to 16 of its rows. A block of expert_linear computes a run of neighbouring units, expert after expert. A block of
 // expert_sum takes the same 16 columns of all experts that are hit and keeps their weighted sums for all rows in shared
@@ -9,7 +11,10 @@
 //               with number j mod 8 of a slot; the 8 partial sums are added at the end of a unit
 //   warp 8      streams w through a ring in shared memory by bulk copies; a slot has 16 rows of w, CHUNK k of each. In
 //               expert_sum, where each unit has rows of its own, they come the same way behind those of w; expert_linear
-//               reads them from L1
+//               reads them from L1, or, up to 8 rows in all (HELD), from shared memory, where the other warps put them while
+//               the first weights come: loads that were issued later would stand behind these in the SM's queue
+//
+// NORM: rows lie in shared memory times the gains; the root mean square divides the sums at the end.
 //
 // Rows g and g + 8 of A are columns 2g and 2g + 1, so that both columns of a gate end in one lane. A lane reads 8
 // consecutive k of both columns and of a row of x with 16 bytes each: the first four elements make one instruction of 16 k,
@@ -24,12 +29,14 @@
 #include "device/shared.cuh"
 #include "body/ring.cuh"
 #include "body/experts.cuh"
+#include "body/linear.cuh"
 
 enum { FEW_COLUMNS = 16, FEW_ROWS = 16, FEW_WARPS = 8, FEW_THREADS = 288 };
 
 template <class C> using FewRing = Ring<C::SLOTS, C::SLOT_BYTES>;
 
 template <class C> struct FewShape {
+    static constexpr int X_VECTORS = ceil_div(C::K / 8, FEW_WARPS * 32); // of 8 elements of a row, of a thread
     static constexpr int UNITS = ceil_div(C::N, FEW_COLUMNS); // of FEW_ROWS rows of an expert
     static constexpr int CHUNKS = ceil_div(C::K, C::CHUNK);
     static constexpr int STEPS = C::CHUNK / 256;              // blocks of 32 k that a warp takes of a slot
@@ -77,21 +84,66 @@ template <class C> DEVICE void few_add(const ExpertArgs &a, int e, int pair, flo
         to[1] += weight * (C::BIAS ? v1 + a.b[e * C::N + n + 1] : v1);
 }
 
+// HELD: rows of x in shared memory, times the gains of the norm. Rows beyond the live ones are loaded, too: they may be read,
+// and no result depends on them.
+template <class C> struct FewRows {
+    typedef typename C::T T;
+    static constexpr int VECTORS = FewShape<C>::X_VECTORS;
+    uint4_ gain[C::NORM ? VECTORS : 1];
+
+    DEVICE static int vector(int i) { return threadIdx.x + FEW_WARPS * 32 * i; }
+    DEVICE void gains(const ExpertArgs &a) // of expert_linear a.r is the gain
+    {
+#pragma unroll
+        for (int i = 0; i < VECTORS && C::NORM; i++) {
+            const float *g = (const float *)a.r + least(vector(i), C::K / 8 - 1) * 8;
+            gain[i] = pack_gains<T>(load<4>(g), load<4>(g + 4));
+        }
+    }
+    DEVICE void hold(const ExpertArgs &a, u32 to) const
+    {
+        constexpr int ALL = C::HELD * VECTORS;
+#pragma unroll
+        for (int first = 0; first < ALL; first += 8) { // eight loads under way at a time
+            uint4_ x[8];
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                if (first + j < ALL && vector((first + j) % VECTORS) < C::K / 8)
+                    x[j] = load_l2((const T *)a.x + (i64)((first + j) / VECTORS) * C::K + vector((first + j) % VECTORS) * 8);
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                if (first + j < ALL && vector((first + j) % VECTORS) < C::K / 8)
+                    shared_store16(to + (first + j) / VECTORS * C::X_ROW_BYTES + vector((first + j) % VECTORS) * 16,
+                                   C::NORM ? rms_vector<C>(x[j], gain[(first + j) % VECTORS]) : x[j]);
+        }
+    }
+    // 1 / root mean square of each row, by the 8 warps.
+    DEVICE static void scales(const ExpertArgs &a, float *scale)
+    {
+        for (int m = FEW_WARPS - 1 - warp_id(); m < C::HELD; m += FEW_WARPS) {
+            const RowStat s = row_stat<1, C::K>((const T *)a.x + (i64)m * C::K, C::EPS);
+            if (lane_id() == 0)
+                scale[m] = s.scale;
+        }
+    }
+};
+
 // Units u0 .. u1 - 1, all of these rows, TILES times 8 at most; the sums of a unit go through `sums`
-// [8 warps][TILES][32 lanes][4]. Of expert_sum: pairs and weights of all, total [rows][16], in shared memory.
+// [8 warps][TILES][32 lanes][4]. Of expert_sum: pairs and weights of all, total [rows][16], in shared memory. HELD: x, scales.
 template <class C, int TILES>
 DEVICE void few_multiply(const ExpertArgs &a, const FewRing<C> &ring, RingSlot<C::SLOTS> &slot, const ExpertTile &at, float *sums,
-                         const int *pairs, const float *weights, float *total, int u0, int u1)
+                         const int *pairs, const float *weights, float *total, u32 held, const float *scale, int u0, int u1)
 {
     typedef FewShape<C> P;
     typedef typename C::T T;
     const int g = lane_id() >> 2, t = lane_id() & 3;
     const T *x[TILES];
-    u32 row[TILES]; // of x in a slot
+    u32 row[TILES]; // of x in a slot; HELD: where it lies
 #pragma unroll
     for (int i = 0; i < TILES; i++) {
-        row[i] = (FEW_COLUMNS + least(8 * i + g, at.count - 1)) * C::ROW_BYTES;
-        x[i] = (const T *)a.x + (C::SUM ? 0 : (i64)(pairs[at.first + least(8 * i + g, at.count - 1)] / C::R) * C::K + warp_id() * 32 + 8 * t);
+        const int of = least(8 * i + g, at.count - 1), m = C::SUM ? 0 : pairs[at.first + of] / C::R;
+        row[i] = C::HELD ? held + m * C::X_ROW_BYTES + warp_id() * 64 + t * 16 : (FEW_COLUMNS + of) * C::ROW_BYTES;
+        x[i] = (const T *)a.x + (C::SUM || C::HELD ? 0 : (i64)m * C::K + warp_id() * 32 + 8 * t);
     }
     for (int u = u0; u < u1; u++) {
         const int n = u % P::UNITS * FEW_COLUMNS, last = C::N % FEW_COLUMNS ? least(FEW_COLUMNS, C::N - n) - 1 : FEW_COLUMNS - 1;
@@ -103,7 +155,9 @@ DEVICE void few_multiply(const ExpertArgs &a, const FewRing<C> &ring, RingSlot<C
 #pragma unroll
                 for (int i = 0; i < TILES && !C::SUM; i++) {
                     const int k = c * C::CHUNK + s * 256;
-                    v[s][i] = k + warp_id() * 32 + 8 * t < C::K ? *(const uint4_ *)(x[i] + k) : uint4_{0, 0, 0, 0};
+                    v[s][i] = uint4_{0, 0, 0, 0};
+                    if (k + warp_id() * 32 + 8 * t < C::K)
+                        v[s][i] = C::HELD ? shared_load16(row[i] + k * 2) : *(const uint4_ *)(x[i] + k);
                 }
             ring.wait_full(slot);
             const u32 from = ring.data(slot.at) + warp_id() * 64 + t * 16;
@@ -147,6 +201,10 @@ DEVICE void few_multiply(const ExpertArgs &a, const FewRing<C> &ring, RingSlot<C
                 v0 += from[j * TILES * 128];
                 v1 += from[j * TILES * 128 + 2];
             }
+            if constexpr (C::NORM) {
+                v0 = __fmul_rn(v0, scale[pair / C::R]);
+                v1 = __fmul_rn(v1, scale[pair / C::R]);
+            }
             if constexpr (C::SUM) {
                 few_add<C>(a, at.expert, pair, weights[at.first + of], column, v0, v1, total);
             } else {
@@ -170,24 +228,43 @@ template <class C> DEVICE void expert_few(const ExpertArgs &a)
     int *list = (int *)(shared + C::PAIRS_AT);
     float *sums = (float *)(shared + C::SUMS_AT), *weights = (float *)(shared + C::WEIGHTS_AT), *total = (float *)(shared + C::TOTAL_AT);
     int *all = (int *)(shared + C::COUNT_AT);
+    float *scale = (float *)(shared + C::SCALES_AT);
+    const u32 held = shared_address(shared + C::X_AT);
+    FewRows<C> x;
     if (threadIdx.x == 0) {
         ring.init(1, FEW_WARPS);
         mbarrier_init_fence();
     }
     launch_dependents();
+    if constexpr (C::HELD) {
+        block_sync(); // the ring is there
+        if (warp_id() < FEW_WARPS)
+            x.gains(a);
+    }
     wait_for_previous();
-    const int rows = a.starts[C::X] / C::R;
+    const int rows = C::SUM ? a.starts[C::X] / C::R : 0;
+    if (C::SUM)
+        for (int i = threadIdx.x; i < (C::ROWS ? C::ROWS : rows) * C::R; i += FEW_THREADS) // beyond the live ones, too, but unused
+            list[i] = a.rows[i];
     if (warp_id() == FEW_WARPS) {
         const int count = for_expert_tiles<C::X, FEW_ROWS>(a.starts, [&](int i, ExpertTile tile) { tiles[i] = tile; });
         if (lane_id() == 0)
             all[0] = count;
     }
-    for (int i = threadIdx.x; i < rows * C::R && C::SUM; i += FEW_THREADS) {
-        list[i] = a.rows[i];
-        weights[i] = expert_weight<C>(a, list[i]);
+    const int *pairs = C::SUM || C::HELD ? list : a.rows;
+    if constexpr (!C::HELD) {
+        block_sync();
+    } else if (warp_id() == FEW_WARPS) { // it needs no more
+        warp_sync();
+        named_barrier_arrive(2, FEW_THREADS);
+    } else {
+        for (int i = threadIdx.x; i < C::HELD * C::R; i += FEW_WARPS * 32)
+            list[i] = a.rows[i];
+        x.hold(a, held);
+        named_barrier_sync(2, FEW_THREADS);
+        if constexpr (C::NORM) // needed at the end of a unit
+            x.scales(a, scale);
     }
-    const int *pairs = C::SUM ? list : a.rows;
-    block_sync();
     const i64 count = (i64)all[0] * P::UNITS;
     const FewUnits units = C::SUM ? FewUnits{(int)blockIdx.x, (int)count, P::UNITS}
                                   : FewUnits{(int)(count * blockIdx.x / gridDim.x), (int)(count * (blockIdx.x + 1) / gridDim.x), 1};
@@ -195,16 +272,20 @@ template <class C> DEVICE void expert_few(const ExpertArgs &a)
         few_produce<C>(a, ring, tiles, pairs, units);
         return;
     }
-    for (int i = threadIdx.x; i < rows * FEW_COLUMNS && C::SUM; i += FEW_WARPS * 32)
-        total[i] = 0.0f; // read behind the barriers of the first unit
+    if (C::SUM) { // read behind the barriers of the first unit
+        for (int i = threadIdx.x; i < rows * FEW_COLUMNS; i += FEW_WARPS * 32)
+            total[i] = 0.0f;
+        for (int i = threadIdx.x; i < rows * C::R; i += FEW_WARPS * 32)
+            weights[i] = expert_weight<C>(a, list[i]);
+    }
     RingSlot<C::SLOTS> slot = {0, 0};
     for (int u = units.u0; u < units.u1;) {
         const ExpertTile at = tiles[u / P::UNITS];
         const int end = C::SUM ? u + 1 : least(units.u1, (u / P::UNITS + 1) * P::UNITS);
-        if (at.count > 8)
-            few_multiply<C, 2>(a, ring, slot, at, sums, pairs, weights, total, u, end);
+        if (at.count > 8 && !C::HELD)
+            few_multiply<C, C::HELD ? 1 : 2>(a, ring, slot, at, sums, pairs, weights, total, held, scale, u, end);
         else
-            few_multiply<C, 1>(a, ring, slot, at, sums, pairs, weights, total, u, end);
+            few_multiply<C, 1>(a, ring, slot, at, sums, pairs, weights, total, held, scale, u, end);
         u = C::SUM ? u + P::UNITS : end;
     }
     for (int i = threadIdx.x; i < rows * FEW_COLUMNS && C::SUM; i += FEW_WARPS * 32) {

@@ -4,16 +4,15 @@
 //   y [M, 2K]  i32: K experts, the best first, then the bits of their K weights in fp32
 //   starts [N + 1], rows [M * K]: the form by_expert of y (compiler/ir/forms.def)
 //
-// A warp takes a row: lane l holds experts l, l + 32, ... of it, and K times the best that is left is taken, of equal
-// ones the lower number. Scores are summed in an order that depends on N alone. The last block to finish sorts the pairs
-// row * K + i by expert, by counting; the order within an expert is any: no result depends on it. Where there is one block,
-// it finds the experts of all rows in shared memory.
+// A warp takes a row (body/route.cuh). The last block to finish sorts the pairs row * K + i by expert, by counting; the order
+// within an expert is any: no result depends on it. Where there is one block, it finds the experts of all rows in shared
+// memory.
 #pragma once
 #include "device/atomic.cuh"
-#include "device/block.cuh"
-#include "device/fragment.cuh"
-#include "device/order.cuh"
+#include "device/barrier.cuh"
 #include "device/pdl.cuh"
+#include "device/shared.cuh"
+#include "body/route.cuh"
 #include "body/rows.cuh"
 
 struct RouteArgs {
@@ -22,157 +21,6 @@ struct RouteArgs {
     int *y, *starts, *rows;
     u32 *done;
 };
-
-// Scores of the experts that this lane holds, from the logits of its row. Beyond N they are 0.
-template <class C, int PER> DEVICE void route_scores(float (&v)[PER])
-{
-    if (C::SIGMOID) {
-#pragma unroll
-        for (int j = 0; j < PER; j++)
-            v[j] = 1.0f / (1.0f + expf(-v[j]));
-    } else if (!C::CHOSEN) {
-        float top = v[0], sum = 0.0f;
-#pragma unroll
-        for (int j = 1; j < PER; j++)
-            top = fmaxf(top, v[j]);
-        top = warp_max(top);
-#pragma unroll
-        for (int j = 0; j < PER; j++) {
-            v[j] = expf(v[j] - top);
-            sum += v[j];
-        }
-        sum = warp_sum(sum);
-#pragma unroll
-        for (int j = 0; j < PER; j++)
-            v[j] /= sum;
-    }
-}
-
-// The groups of experts that count, as bits. choice: of all experts of the row.
-template <class C> DEVICE u32 route_groups(const float *choice)
-{
-    constexpr int SIZE = C::N / C::GROUPS;
-    float first = negative_infinity(), second = first;
-    for (int i = 0; i < SIZE && lane_id() < C::GROUPS; i++) {
-        const float v = choice[lane_id() * SIZE + i];
-        second = fmaxf(second, fminf(first, v));
-        first = fmaxf(first, v);
-    }
-    const float value = C::BEST_TWO && SIZE > 1 ? first + second : first;
-    int before = 0;
-    for (int g = 0; g < C::GROUPS; g++) {
-        const float other = shuffle(value, g);
-        before += other > value || (other == value && g < lane_id());
-    }
-    return warp_ballot(before < C::KEPT);
-}
-
-// Row m, by a warp. score, choice: [N] in shared memory, of this warp; chosen [K]: where the experts are left there.
-template <class C> DEVICE void route_row(const RouteArgs &a, int m, float *score, float *choice, int *chosen)
-{
-    constexpr int PER = ceil_div(C::N, 32);
-    const float least_of_all = negative_infinity();
-    float v[PER];
-    u32 taken = 0;
-#pragma unroll
-    for (int j = 0; j < PER; j++) {
-        const int i = j * 32 + lane_id();
-        v[j] = i < C::N ? a.x[(i64)m * C::N + i] : least_of_all;
-    }
-    route_scores<C>(v);
-#pragma unroll
-    for (int j = 0; j < PER; j++) {
-        const int i = j * 32 + lane_id();
-        if (i < C::N)
-            score[i] = v[j];
-        else
-            taken |= 1u << j;
-        v[j] = i < C::N && C::BIAS ? v[j] + a.b[i] : v[j];
-        v[j] = v[j] == v[j] ? v[j] : least_of_all; // of NaN, too, some expert is chosen
-        if (C::KEPT < C::GROUPS && i < C::N)
-            choice[i] = v[j];
-    }
-    warp_sync();
-    if constexpr (C::KEPT < C::GROUPS) {
-        const u32 kept = route_groups<C>(choice);
-#pragma unroll
-        for (int j = 0; j < PER; j++)
-            if (!(kept >> least((j * 32 + lane_id()) / (C::N / C::GROUPS), 31) & 1))
-                taken |= 1u << j;
-    }
-    u32 key[PER]; // 0: taken
-#pragma unroll
-    for (int j = 0; j < PER; j++)
-        key[j] = taken >> j & 1 ? 0 : order_key(v[j] + 0.0f); // + 0: -0 becomes 0
-    int id = 0;
-    float weight = least_of_all; // of the id that this lane keeps
-    for (int k = 0; k < C::K; k++) {
-        u32 most = 0;
-        int mine = 0;
-#pragma unroll
-        for (int j = 0; j < PER; j++)
-            if (key[j] > most) {
-                most = key[j];
-                mine = j * 32 + lane_id();
-            }
-        const u32 top = warp_most(most);
-        const int best = (int)warp_min(most == top ? (u32)mine : ~0u);
-#pragma unroll
-        for (int j = 0; j < PER; j++)
-            if (best == j * 32 + lane_id())
-                key[j] = 0;
-        if (k == lane_id()) {
-            id = best;
-            weight = score[best];
-        }
-    }
-    if (C::CHOSEN)
-        weight = expf(weight - warp_max(weight));
-    const float sum = warp_sum(lane_id() < C::K ? weight : 0.0f);
-    if (C::CHOSEN)
-        weight /= sum;
-    else if (C::RENORM)
-        weight /= sum + 1e-20f;
-    if (lane_id() < C::K) {
-        chosen[lane_id()] = id;
-        a.y[(i64)m * 2 * C::K + lane_id()] = id;
-        a.y[(i64)m * 2 * C::K + C::K + lane_id()] = (int)__float_as_uint(weight * C::SCALE);
-    }
-    warp_sync();
-}
-
-// Sorts the pairs of all rows by expert. count: [N + 1] in shared memory; chosen: the experts of all pairs, NULL: they are
-// in y.
-template <class C> DEVICE void route_sort(const RouteArgs &a, int rows, u32 *count, const int *chosen)
-{
-    constexpr int EACH = ceil_div(C::N, 32);
-    for (int e = threadIdx.x; e <= C::N; e += C::THREADS)
-        count[e] = 0;
-    block_sync();
-    for (int p = threadIdx.x; p < rows * C::K; p += C::THREADS)
-        shared_atomic_add(&count[chosen ? chosen[p] : a.y[(i64)(p / C::K) * 2 * C::K + p % C::K]], 1);
-    block_sync();
-    if (warp_id() == 0) { // the number of pairs becomes the first place of each expert
-        u32 sum = 0;
-        for (int i = 0; i < EACH; i++)
-            sum += lane_id() * EACH + i < C::N ? count[lane_id() * EACH + i] : 0;
-        u32 at = warp_prefix_sum(sum) - sum;
-        for (int i = 0; i < EACH; i++) {
-            const int e = lane_id() * EACH + i;
-            if (e < C::N) {
-                const u32 n = count[e];
-                count[e] = at;
-                a.starts[e] = (int)at;
-                at += n;
-            }
-        }
-        if (lane_id() == 0)
-            a.starts[C::N] = rows * C::K;
-    }
-    block_sync();
-    for (int p = threadIdx.x; p < rows * C::K; p += C::THREADS)
-        a.rows[shared_atomic_add(&count[chosen ? chosen[p] : a.y[(i64)(p / C::K) * 2 * C::K + p % C::K]], 1)] = p;
-}
 
 template <class C> DEVICE void route(const RouteArgs &a)
 {
@@ -184,8 +32,9 @@ template <class C> DEVICE void route(const RouteArgs &a)
     launch_dependents();
     wait_for_previous();
     const int rows = live_rows<C::ROWS_S>(a.step);
+    const Routes to = {a.y, a.starts, a.rows};
     for (int m = blockIdx.x * WARPS + warp_id(); m < rows; m += gridDim.x * WARPS)
-        route_row<C>(a, m, room + warp_id() * C::N, room + (WARPS + warp_id()) * C::N, chosen + warp_id() * C::K);
+        route_row<C>(a.x + (i64)m * C::N, a.b, to, m, room + warp_id() * C::N, room + (WARPS + warp_id()) * C::N, chosen + warp_id() * C::K);
     if constexpr (C::SORTED) {
         block_sync();
         if (gridDim.x > 1) {
@@ -197,6 +46,6 @@ template <class C> DEVICE void route(const RouteArgs &a)
             if (threadIdx.x == 0)
                 *a.done = 0;
         }
-        route_sort<C>(a, rows, count, gridDim.x == 1 ? chosen : (const int *)0);
+        route_sort<C, C::THREADS>(to, rows, count, gridDim.x == 1 ? chosen : (const int *)0);
     }
 }

@@ -14,15 +14,15 @@
 //@ consts  T: type(x)  OUT: type(y)  W: type(w)  X: param(starts)  N: XN / X  K: K  R: R2 / 2  BIAS: has(b)
 //@ linear: fits    OUT == T
 //@ sum:    fits    RK == R * K
-//@ consts  SLOT_BYTES: 128 * 128 + 192 * 128  STAGES: min(6, (SMEM - BESIDE_RING) / SLOT_BYTES)
+//@ consts  SLOT_BYTES: 128 * 128 + 160 * 128  STAGES: min(6, (SMEM - BESIDE_RING) / SLOT_BYTES)
 //@ shared  RING     STAGES * SLOT_BYTES
 //@ shared  BARRIERS 128
 //@ shared  COUNT    8                 // of tiles
 //    TILES: of each expert that is hit one that is not full, and the full ones.
-//@ shared  TILES    12 * (min(M_MAX * R, X) + M_MAX * R / 192)
-//@ shared  PAIRS    2 * 192 * 4
-//@ shared  WEIGHTS  SUM * 2 * 192 * 4
-//@ shared  READY    SUM * 192 * 4
+//@ shared  TILES    12 * (min(M_MAX * R, X) + M_MAX * R / 160)
+//@ shared  PAIRS    4 * 160 * 4
+//@ shared  WEIGHTS  SUM * 4 * 160 * 4
+//@ shared  READY    SUM * 2 * 160 * 4
 //@ tiled   w 128
 //@ needs   TMA WGMMA
 //@ fits    T == W && sizeof(x) == 2 && XN % X == 0 && K % 8 == 0 && N % 2 == 0 && STAGES >= 4

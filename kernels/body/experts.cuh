@@ -32,14 +32,23 @@ struct ExpertTile { int expert, first, count; };
 // through them with the experts' numbers in its lanes: at(tile) is called by the lane that has it.
 template <int X, int MOST, class F> DEVICE int for_expert_tiles(const int *starts, F at)
 {
+    constexpr int GROUPS = ceil_div(X, 32), AT_ONCE = least(GROUPS, 8); // of 32 experts; loads under way
     int all = 0;
-    for (int from = 0; from < X; from += 32) {
-        const int e = least(from + lane_id(), X - 1), begin = starts[e], pairs = from + lane_id() < X ? starts[e + 1] - begin : 0;
-        const int tiles = ceil_div(pairs, MOST), each = ceil_div(pairs, most(tiles, 1));
-        const int before = all + warp_prefix_sum(tiles) - tiles;
-        for (int i = 0; i < tiles; i++)
-            at(before + i, ExpertTile{e, begin + i * each, least(each, pairs - i * each)});
-        all = shuffle(before + tiles, 31);
+    for (int first = 0; first < GROUPS; first += AT_ONCE) {
+        int begin[AT_ONCE], end[AT_ONCE];
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) {
+            begin[j] = starts[least((first + j) * 32 + lane_id(), X)];
+            end[j] = starts[least((first + j) * 32 + lane_id() + 1, X)];
+        }
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) {
+            const int pairs = end[j] - begin[j], tiles = ceil_div(pairs, MOST), each = ceil_div(pairs, most(tiles, 1));
+            const int before = all + warp_prefix_sum(tiles) - tiles;
+            for (int i = 0; i < tiles; i++)
+                at(before + i, ExpertTile{(first + j) * 32 + lane_id(), begin[j] + i * each, least(each, pairs - i * each)});
+            all = shuffle(before + tiles, 31);
+        }
     }
     return all;
 }

@@ -717,7 +717,8 @@ void scene_check(Scene *s)
     else if (v->op == OP_QUANTISE)
         scene_check_unpacked(s);
     else if (v->op == OP_ROUTE)
-        scene_check_routes(s, s->input[v->args[0]], v->args[1] ? s->input[v->args[1]] : (RefTensor){0});
+        scene_check_routes(s, evaluate(s, v->args[0], false, &(Wanted){.history = NULL}),
+                           v->args[1] ? s->input[v->args[1]] : (RefTensor){0});
     else
         check_values(s);
     scene_check_zeroed(s);

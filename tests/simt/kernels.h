@@ -40,6 +40,7 @@ void codes_prompts(void **state);
 
 /* mixtures.c */
 void routers(void **state);
+void whole_routers(void **state);
 void experts(void **state);
 void expert_tiles(void **state);
 

@@ -50,6 +50,35 @@ static void add_router(Suite *s, const Router *r)
     take(s, &g, &c, name);
 }
 
+/* Norm, logits and choice in one launch: routes of a row of D activations. */
+typedef struct WholeRouter {
+    DType t;
+    int D, X, k, norm, linear_bias, bias, sorted, rows;
+    const char *attrs;
+} WholeRouter;
+
+static void add_whole_router(Suite *s, const WholeRouter *r)
+{
+    Ir g = begin_long(300);
+    Case c = {.sorted = r->sorted, .only = "router"};
+    const int x = norm(&g, r->norm, input(&g, r->D, r->t), "T", r->D, r->t), w = weight(&g, "w", r->X, r->D, r->t);
+    const int lb = r->linear_bias ? weight(&g, "lb", r->X, 0, DT_FP32) : 0;
+    const int b = r->bias ? weight(&g, "b", r->X, 0, DT_FP32) : 0;
+    char name[200], linear_bias[16] = "-", bias[16] = "-";
+    int y;
+
+    set_step(&c, r->rows);
+    if (lb)
+        snprintf(linear_bias, sizeof linear_bias, "%%%d", lb);
+    if (b)
+        snprintf(bias, sizeof bias, "%%%d", b);
+    y = add(&g, "linear %%%d %%%d %s : [T,%d] fp32", x, w, linear_bias, r->X);
+    add(&g, "route %%%d %s {k=%d%s} : [T,%d] i32", y, bias, r->k, r->attrs, 2 * r->k);
+    snprintf(name, sizeof name, "router %s D=%d X=%d k=%d%s norm=%d bias=%d,%d sorted=%d rows=%d", dtype_name(r->t),
+             r->D, r->X, r->k, r->attrs, r->norm, r->linear_bias, r->bias, r->sorted, r->rows);
+    take(s, &g, &c, name);
+}
+
 static void add_route_weights(Suite *s, DType t, int X, int k)
 {
     Ir g = begin_long(300);
@@ -97,6 +126,8 @@ typedef struct Expert {
     const char *end; /* of the first layer: "", "glu", "act"; of the sum: "sum", "add" */
     int rows;
     const char *target;
+    int norm;         /* 1: of x, before the layer */
+    const char *only; /* the kernel that runs; NULL: all */
 } Expert;
 
 static void add_expert(Suite *s, const Expert *l)
@@ -104,8 +135,9 @@ static void add_expert(Suite *s, const Expert *l)
     const char *type = dtype_name(l->t);
     const bool sum = strcmp(l->end, "sum") == 0 || strcmp(l->end, "add") == 0;
     Ir g = begin_long(300);
-    Case c = {.target = l->target};
-    const int x = input(&g, sum ? l->R * l->K : l->K, l->t), width = sum ? l->N : l->R * l->N;
+    Case c = {.target = l->target, .only = l->only};
+    const int x = norm(&g, l->norm, input(&g, sum ? l->R * l->K : l->K, l->t), "T", l->K, l->t),
+              width = sum ? l->N : l->R * l->N;
     const int r = add(&g, "route %%%d - {k=%d renorm=1} : [T,%d] i32", input(&g, l->X, DT_FP32), l->R, 2 * l->R);
     const int w = weight(&g, "w", l->X * l->N, l->K, l->t), b = l->bias ? weight(&g, "b", l->X * l->N, 0, l->t) : 0;
     char name[200], bias[16] = "-";
@@ -122,23 +154,56 @@ static void add_expert(Suite *s, const Expert *l)
         add(&g, "act %%%d {kind=\"gelu_tanh\"} : [T,%d] %s", y, width, type);
     else if (strcmp(l->end, "add") == 0)
         add(&g, "add %%%d %%%d : [T,%d] %s", y, input(&g, width, l->t), width, type);
-    snprintf(name, sizeof name, "expert %s X=%d R=%d N=%d K=%d bias=%d %s rows=%d %s", type, l->X, l->R, l->N, l->K,
-             l->bias, l->end, l->rows, l->target ? l->target : "");
+    snprintf(name, sizeof name, "expert %s X=%d R=%d N=%d K=%d bias=%d norm=%d %s rows=%d %s", type, l->X, l->R, l->N,
+             l->K, l->bias, l->norm, l->end, l->rows, l->target ? l->target : "");
     take(s, &g, &c, name);
+}
+
+void whole_routers(void **state)
+{
+    static const WholeRouter some[] = {
+        {DT_BF16, 264, 8, 2, 1, 0, 0, 1, 1, " renorm=1"},
+        {DT_BF16, 2048, 128, 8, 1, 0, 0, 1, 1, " renorm=1"},
+        {DT_FP16, 72, 40, 4, 1, 1, 0, 1, 3, " chosen=1"},
+        {DT_BF16, 4096, 128, 8, 0, 0, 1, 1, 2, " sigmoid=1 renorm=1 scale=2.5"},
+        {DT_FP16, 520, 64, 8, 1, 0, 1, 1, 7, " sigmoid=1 groups=8 groups_kept=4 best_two=1"},
+        {DT_BF16, 8, 1, 1, 1, 0, 0, 1, 1, " sigmoid=1"},
+        {DT_BF16, 1032, 60, 4, 0, 1, 1, 0, 5, ""},
+        {DT_FP16, 136, 300, 9, 1, 1, 0, 1, 6, " renorm=1"},
+    };
+    Suite *s = open_suite("whole_routers");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        add_whole_router(s, &some[i]);
+    finish(s, 75);
 }
 
 void experts(void **state)
 {
     static const Expert some[] = {
-        {DT_BF16, 8, 2, 72, 264, 0, "glu", 1, NULL},   {DT_BF16, 8, 2, 72, 264, 0, "add", 1, NULL},
-        {DT_FP16, 40, 8, 66, 72, 1, "glu", 3, NULL},   {DT_FP16, 40, 8, 35, 72, 1, "sum", 3, NULL},
-        {DT_FP32, 5, 3, 24, 36, 1, "glu", 7, NULL},    {DT_FP32, 5, 3, 20, 36, 1, "add", 7, NULL},
-        {DT_FP32, 3, 1, 7, 6, 0, "", 0, "sm_80"},      {DT_FP32, 3, 1, 7, 6, 0, "sum", 0, "sm_80"},
-        {DT_BF16, 33, 4, 34, 520, 1, "act", 0, NULL},  {DT_BF16, 33, 4, 34, 520, 0, "add", 0, NULL},
-        {DT_BF16, 3, 2, 36, 136, 1, "glu", 16, NULL},  {DT_FP16, 3, 2, 36, 136, 1, "add", 16, "sm_80"},
-        {DT_BF16, 2, 1, 20, 40, 0, "", 60, NULL},      {DT_FP16, 2, 2, 17, 40, 0, "sum", 40, NULL},
-        {DT_BF16, 4, 2, 20, 36, 1, "glu", 5, NULL},    {DT_BF16, 4, 2, 20, 36, 1, "add", 5, NULL},
-        {DT_BF16, 3, 2, 34, 1368, 1, "glu", 20, NULL}, {DT_FP16, 3, 2, 19, 1368, 0, "add", 20, NULL},
+        {DT_BF16, 8, 2, 72, 264, 0, "glu", 1, NULL, 0, NULL},
+        {DT_BF16, 8, 2, 72, 264, 0, "add", 1, NULL, 0, NULL},
+        {DT_FP16, 40, 8, 66, 72, 1, "glu", 3, NULL, 0, NULL},
+        {DT_FP16, 40, 8, 35, 72, 1, "sum", 3, NULL, 0, NULL},
+        {DT_FP32, 5, 3, 24, 36, 1, "glu", 7, NULL, 0, NULL},
+        {DT_FP32, 5, 3, 20, 36, 1, "add", 7, NULL, 0, NULL},
+        {DT_FP32, 3, 1, 7, 6, 0, "", 0, "sm_80", 0, NULL},
+        {DT_FP32, 3, 1, 7, 6, 0, "sum", 0, "sm_80", 0, NULL},
+        {DT_BF16, 33, 4, 34, 520, 1, "act", 0, NULL, 0, NULL},
+        {DT_BF16, 33, 4, 34, 520, 0, "add", 0, NULL, 0, NULL},
+        {DT_BF16, 3, 2, 36, 136, 1, "glu", 16, NULL, 0, NULL},
+        {DT_FP16, 3, 2, 36, 136, 1, "add", 16, "sm_80", 0, NULL},
+        {DT_BF16, 2, 1, 20, 40, 0, "", 60, NULL, 0, NULL},
+        {DT_FP16, 2, 2, 17, 40, 0, "sum", 40, NULL, 0, NULL},
+        {DT_BF16, 4, 2, 20, 36, 1, "glu", 5, NULL, 0, NULL},
+        {DT_BF16, 4, 2, 20, 36, 1, "add", 5, NULL, 0, NULL},
+        {DT_BF16, 3, 2, 34, 1368, 1, "glu", 20, NULL, 0, NULL},
+        {DT_FP16, 3, 2, 19, 1368, 0, "add", 20, NULL, 0, NULL},
+        {DT_BF16, 8, 2, 72, 264, 1, "glu", 1, NULL, 1, NULL},
+        {DT_FP16, 40, 8, 66, 72, 0, "glu", 3, NULL, 1, NULL},
+        {DT_BF16, 3, 2, 34, 2056, 1, "act", 7, NULL, 1, NULL},
+        {DT_BF16, 33, 4, 19, 520, 0, "", 6, NULL, 1, NULL},
     };
     Suite *s = open_suite("experts");
 
@@ -152,11 +217,19 @@ void experts(void **state)
 void expert_tiles(void **state)
 {
     static const Expert some[] = {
-        {DT_FP16, 6, 2, 40, 24, 0, "glu", 41, NULL},    {DT_BF16, 70, 3, 24, 40, 1, "glu", 150, "sm_80"},
-        {DT_BF16, 70, 3, 24, 40, 1, "add", 150, NULL},  {DT_FP32, 4, 2, 18, 20, 1, "glu", 70, NULL},
-        {DT_FP32, 4, 2, 18, 20, 1, "sum", 70, NULL},    {DT_FP16, 3, 2, 200, 328, 1, "glu", 150, NULL},
-        {DT_FP16, 3, 2, 200, 328, 1, "add", 150, NULL}, {DT_BF16, 40, 5, 10, 8, 0, "sum", 90, "sm_80"},
-        {DT_FP16, 1, 1, 6, 8, 0, "add", 280, NULL},
+        {DT_FP16, 6, 2, 40, 24, 0, "glu", 41, NULL, 0, NULL},
+        {DT_BF16, 70, 3, 24, 40, 1, "glu", 150, "sm_80", 0, NULL},
+        {DT_BF16, 70, 3, 24, 40, 1, "add", 150, NULL, 0, NULL},
+        {DT_FP32, 4, 2, 18, 20, 1, "glu", 70, NULL, 0, NULL},
+        {DT_FP32, 4, 2, 18, 20, 1, "sum", 70, NULL, 0, NULL},
+        {DT_FP16, 3, 2, 200, 328, 1, "glu", 150, NULL, 0, NULL},
+        {DT_FP16, 3, 2, 200, 328, 1, "add", 150, NULL, 0, NULL},
+        {DT_BF16, 40, 5, 10, 8, 0, "sum", 90, "sm_80", 0, NULL},
+        {DT_FP16, 1, 1, 6, 8, 0, "add", 280, NULL, 0, NULL},
+        /* three blocks of the simulated GPU: each has several units, and its warpgroups take turns */
+        {DT_BF16, 2, 1, 392, 72, 1, "glu", 100, NULL, 0, "expert_hopper_linear"},
+        {DT_FP16, 2, 1, 392, 456, 0, "add", 66, NULL, 0, "expert_hopper_sum"},
+
     };
     Suite *s = open_suite("expert_tiles");
 

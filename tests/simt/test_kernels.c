@@ -691,6 +691,7 @@ int main(int n, char **words)
                                        cmocka_unit_test(codes_decode),
                                        cmocka_unit_test(codes_prompts),
                                        cmocka_unit_test(routers),
+                                       cmocka_unit_test(whole_routers),
                                        cmocka_unit_test(experts),
                                        cmocka_unit_test(expert_tiles),
                                        cmocka_unit_test(batches),
