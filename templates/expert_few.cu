@@ -23,16 +23,16 @@
 //@ linear: consts  X_ROW_BYTES: round_up(2 * K, 128) + 64  HELD: M_MAX <= 8 && M_MAX * X_ROW_BYTES <= 36864 ? M_MAX : 0
 //@ linear: fits    OUT == T && (!GLU || N % 2 == 0) && (!NORM || HELD)
 //@ sum:    fits    RK == R * K
-//    CHUNK: k of a slot, which has 16 rows of it, of the sum up to 16 of x, too. Two blocks share an SM if three slots fit each.
+//    CHUNK: k of a slot, which has 16 rows of it, of the sum and 16 of x. Two blocks share an SM if three slots fit each.
 //    ROWS: of x, where there are few: the pairs are then read without waiting for how many are live. ROWS_MAX, PAIRS_MAX: else
 //    programs of up to 64 rows share an instance.
 //@ consts  CHUNK: round_up(ceil_div(K, ceil_div(K, 1024)), 256)  ROW_BYTES: K <= CHUNK ? 2 * K : 2 * CHUNK
 //@ consts  ROWS: M_MAX <= 8 ? M_MAX : 0  ROWS_MAX: ROWS ? ROWS : max(64, M_MAX)  PAIRS_MAX: ROWS_MAX * R
-//@ consts  SLOT_BYTES: (16 + SUM * min(16, ROWS_MAX)) * ROW_BYTES  HALF_SMEM: SM_SMEM / 2 - 1024
+//@ consts  SLOT_BYTES: (16 + 16 * SUM) * ROW_BYTES  HALF_SMEM: SM_SMEM / 2 - 1024
 //@ tune    BYTES: HALF_SMEM SMEM
 //@ prefer  BYTES=HALF_SMEM if BESIDE_RING + (HELD ? 2 : 3) * SLOT_BYTES <= HALF_SMEM
 //@ prefer  BYTES=SMEM
-//@ consts  BLOCKS_PER_SM: BYTES > HALF_SMEM ? 1 : 2  SLOTS: min((BYTES - BESIDE_RING) / SLOT_BYTES, 8)
+//@ consts  BLOCKS_PER_SM: BYTES > HALF_SMEM ? 1 : 2  SLOTS: min((BYTES - BESIDE_RING) / SLOT_BYTES, HELD ? 2 : 8)
 //@ shared  BARRIERS 128
 //@ shared  COUNT    8                 // of tiles
 //@ shared  SUMS     8 * 2 * 512      // of 8 warps, 8 rows twice
@@ -46,9 +46,7 @@
 //@ shared  RING     SLOTS * SLOT_BYTES align 128
 //@ needs   TMA
 //@ fits    T == W && sizeof(x) == 2 && XN % X == 0 && K % 8 == 0 && SLOTS >= 2
-//    With three slots one block an SM reads as fast as two, and the next kernel finds room beside it.
-//@ consts  GRID_PER_SM: HELD && SLOTS >= 3 ? 1 : BLOCKS_PER_SM
-//@ linear: launch grid GRID_PER_SM * SMS   block 288   smem BYTES
+//@ linear: launch grid BLOCKS_PER_SM * SMS   block 288   smem BYTES
 //@ sum:    launch grid ceil_div(N, 16)   block 288   smem BYTES
 //    Of X experts p pairs hit X (1 - exp(-p / X)), if all are as likely: by the series of exp to its second power.
 //@ moves   X * M * R * (M * R + 2 * X) / (M * R * (M * R + 2 * X) + 2 * X * X) * N * K * sizeof(w)
