@@ -189,7 +189,7 @@ void AT(linear)(const CpuCall *c)
                           .glu = c->k[LINEAR_GLU] != 0};
     const int64_t M = c->k[LINEAR_ROWS_S] ? c->S : c->T;
 
-    if (M > LINEAR_BLOCK_X && c->scratch)
+    if (M >= (LANES == 16 ? 64 : 24) && c->scratch) /* from there on faster, as measured */
         AT(linear_many)(c, &a, M);
     else
         AT(linear_rows)(c, &a, M);

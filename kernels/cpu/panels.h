@@ -139,7 +139,8 @@ ALWAYS_INLINE void AT(panel_fill)(int wide, int type, const char *from, int64_t 
         }
 }
 
-static __attribute__((noinline)) void AT(panel_of_x)(const float *x, int64_t K, int64_t rows, int64_t count, float *panel)
+static __attribute__((noinline)) void AT(panel_of_x)(const float *x, int64_t K, int64_t rows, int64_t count,
+                                                     float *panel)
 {
     AT(panel_fill)(PANEL_ROWS, CPU_FP32, (const char *)x, K * 4, rows, count, panel);
 }
@@ -156,8 +157,8 @@ static __attribute__((noinline)) void AT(panel_of_w)(int64_t type, const char *w
 }
 
 /* out (+)= the products of a panel of x and one of w, in a chunk of K; `stride` floats from row to row of out. */
-static __attribute__((noinline)) void AT(panel_tile)(int64_t steps, const float *x, const float *w, bool add, float *out,
-                                                     int64_t stride)
+static __attribute__((noinline)) void AT(panel_tile)(int64_t steps, const float *x, const float *w, bool add,
+                                                     float *out, int64_t stride)
 {
     Vf waiting[PANEL_DEPTH][PANEL_ROWS][PANEL_VECS];
     int top = 0;
