@@ -1,8 +1,7 @@
 // linear_batch.cu - contracts and instance of linear_batch.cuh: linear layers of 65 to 512 rows on sm_90a
 //
-// Chosen for 16-bit weights of at least 2,048 x 2,048 elements in decode programs of 65 to 512 tokens and in steps of 65 to 256,
-// where it costs as much as linear_tile in the model of `select` and has the lower rank. Measured:
-// docs/decisions/029-65-to-512-rows.md.
+// Chosen for 16-bit weights of at least 2,048 x 2,048 elements in decode programs and steps of 65 to 512 tokens, where it costs as
+// much as linear_tile in the model of `select` and has the lower rank. Measured: docs/decisions/029-65-to-512-rows.md.
 // With precision.sums = "fixed" it has prompts of any size, too, and 33 to 64 rows of wide matrices
 // (docs/decisions/032-order-of-sums.md).
 //
@@ -26,6 +25,7 @@
 //    A tile of 256 rows (4 warpgroups) takes less time without its fourth block of rows, but there are registers for 128 columns
 //    only, with 3 for 160. It is chosen where it was measured to be the faster.
 //@ tune    WARPGROUPS: 2 3 4
+//@ prefer  WARPGROUPS=3 if BUCKET > 128 && BUCKET <= 192
 //@ plain:  prefer WARPGROUPS=4 if T_MAX > 128 && N >= 16384 && !RES
 //@ prefer  WARPGROUPS=4 if T_MAX > 128 && T_MAX <= 256 && N >= 3072 && N <= 6336
 //@ prefer  WARPGROUPS=2
@@ -57,8 +57,8 @@
 //    Logits are those of a head.
 //@ fits    (BUCKET > 0 || FIXED) && T_MAX > (FIXED && N > 8192 ? 32 : 64) && logits(y) == 0
 //    Small layers are linear_tile's in decode programs, whose blocks leave room for those of the next kernel, and cuBLASLt's in
-//    prompts, as are all in longer ones.
-//@ prefer  other if !FIXED && (ENCODE || N < 2048 || K < 2048 || (!DECODE && T_MAX > 256))
+//    prompts.
+//@ prefer  other if !FIXED && (ENCODE || N < 2048 || K < 2048)
 //@ launch  grid min(SPLIT_K > 1 ? 65535 : SMS, ceil_div(M, TILE_M) * ceil_div(N, TILE_N)) * SPLIT_K   block 128 * WARPGROUPS + 32
 //@ moves   2 * N * K + 2 * M * (K + N)
 //@ flops   2 * M * N * K

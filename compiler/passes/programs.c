@@ -4,6 +4,8 @@
 
 #include "lower.h"
 
+enum { MAX_STEP_BUCKET = 512, LARGE = 4096 };
+
 /* The forms of quantised weights, as bits. */
 static uint32_t packed_forms(const Catalog *c)
 {
@@ -63,17 +65,40 @@ static Program *add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
     return p;
 }
 
-/* The largest program of a fixed size. Above 64 tokens there are some where a kernel of ours computes their products, in 16 bits
- * on targets with wgmma: linear_tile for encoders, linear_batch for prompts. Its tiles are chosen for T_MAX, and for short prompts
- * those of limits.tokens would be far too wide. Unless precision.sums is fixed, steps of quantised weights and of experts have not
- * been measured, nor have those of 257 to 512 tokens. */
+/* Whether kernels of ours compute products of more than 64 rows, in 16 bits on targets with wgmma: linear_tile for encoders,
+ * linear_batch for prompts. */
+static bool has_tiles(const Lower *l)
+{
+    return target_facts(l->target)->capabilities & CAPABILITY_WGMMA && dtype_size(l->compute) == 2;
+}
+
+/* The largest program of a fixed size. Tiles are chosen for T_MAX, and for short prompts those of limits.tokens would be far too
+ * wide. Steps of quantised weights and of experts have not been measured. */
 static int64_t largest_bucket(const Lower *l, FtxProgramKind kind)
 {
-    if (!(target_facts(l->target)->capabilities & CAPABILITY_WGMMA) || dtype_size(l->compute) != 2)
+    if (!has_tiles(l))
         return 64;
     if (kind == FTX_PROG_ENCODE || kind == FTX_PROG_HIDDEN)
         return 1024;
-    return l->fixed ? 512 : has_op(l->g, OP_QUANTISE) || has_op(l->g, OP_ROUTE) ? 64 : 256;
+    return !l->fixed && (has_op(l->g, OP_QUANTISE) || has_op(l->g, OP_ROUTE)) ? 64 : MAX_STEP_BUCKET;
+}
+
+/* Whether there are programs of 192 rows, for tiles of 192: with matrices of at least 4,096 x 4,096 they take 5 to 10 % less time
+ * than those of 256, with smaller ones more. */
+static bool has_192(const Lower *l)
+{
+    bool large = !l->fixed && largest_bucket(l, FTX_PROG_STEP) == MAX_STEP_BUCKET;
+
+    for (Id v = 1; v < l->g->values.n && large; v++) {
+        const Value *x = ir_value(l->g, v);
+
+        if (x->op == OP_LINEAR) {
+            const Shape *w = &ir_value(l->g, x->args[1])->shape;
+
+            large = w->dim[0].n >= LARGE && w->dim[1].n >= LARGE;
+        }
+    }
+    return large;
 }
 
 /* The programs of one kind: small ones of a fixed size (buckets), and one for any larger T. */
@@ -84,8 +109,11 @@ static void add_ladder(Lower *l, FtxProgramKind kind)
     add_program(l, kind, 16);
     if (tokens > 16)
         add_program(l, kind, 64);
-    for (int64_t bucket = 128; bucket <= largest_bucket(l, kind) && bucket <= tokens; bucket *= 2)
+    for (int64_t bucket = 128; bucket <= largest_bucket(l, kind) && bucket <= tokens; bucket *= 2) {
         add_program(l, kind, bucket)->optional = true;
+        if (bucket == 128 && tokens >= 192 && kind == FTX_PROG_STEP && has_192(l))
+            add_program(l, kind, 192)->optional = true;
+    }
     if (tokens > 64)
         add_program(l, kind, 0);
 }
@@ -121,6 +149,8 @@ void lower_add_programs(Lower *l)
         add_program(l, FTX_PROG_DECODE, bucket);
         if (bucket >= m->sequences)
             return;
+        if (bucket == 128 && has_192(l))
+            add_program(l, FTX_PROG_DECODE, 192)->optional = true;
     }
     add_program(l, FTX_PROG_DECODE, 0);
 }
