@@ -142,6 +142,8 @@ DEVICE void batch_multiply(float (&d)[C::TILE_N / 2], const BatchWork<C> &work, 
                 Wgmma<C::TILE_N, typename C::T>::add(d, wgmma_descriptor_at(x, 0, k), wgmma_descriptor_at(w, 0, k));
             wgmma_commit();
             wgmma_wait<1>();
+        } else {
+            warp_sync(); // as a product would: the slot is not given back while a lane still waits for it
         }
         if (s > work.s0 && lane_id() == 0)
             mbarrier_arrive(ring.empty(slot.before()));

@@ -77,6 +77,13 @@ void batches(void **state)
         {DT_FP16, 264, 136, 0, "glu", 100, 128, 256, 1, 2},
         {DT_BF16, 200, 72, 1, "add", 72, 128, 128, 1, 2},
         {DT_FP16, 240, 456, 0, "glu", 130, 256, 112, 1, 2},
+        /* tiles of three blocks of rows: all live, two, several row tiles, slices of K, the widest */
+        {DT_BF16, 200, 136, 1, "add", 170, 192, 48, 1, 3},
+        {DT_FP16, 136, 328, 0, "glu", 129, 192, 112, 1, 3},
+        {DT_BF16, 104, 392, 1, "add", 192, 192, 64, 2, 3},
+        {DT_FP16, 328, 136, 1, "", 100, 192, 160, 1, 3},
+        {DT_BF16, 136, 200, 0, "act", 300, 384, 64, 1, 3},
+        {DT_BF16, 224, 200, 1, "append", 150, 192, 96, 2, 3},
         /* tiles of four blocks of rows, some with fewer; of unlike height; slices of K */
         {DT_BF16, 200, 136, 1, "add", 190, 256, 48, 1, 4},
         {DT_FP16, 264, 136, 0, "glu", 300, 512, 64, 1, 4},
