@@ -672,6 +672,36 @@ static void run_whole(bool asynchronous, bool overcommit, int64_t seed)
     close_bed(&b);
 }
 
+/* A prompt as long as a step, beside one that decodes: its first token comes with the next step. */
+static void test_whole_beside_decode(void **state)
+{
+    FakeSizes sizes = fake_sizes();
+    Job a, c;
+    Bed b;
+
+    (void)state;
+    reset_fake(false, 0);
+    sizes.whole_prompts = true;
+    sizes.n_ends = 0;
+    sizes.tokens = 12;
+    open_bed(&b, &sizes);
+    make_job(&a, 3, 1);
+    make_job(&c, 12, 2);
+    a.request.max_new = c.request.max_new = 20;
+    expect(&b, &a);
+    expect(&b, &c);
+    submit(&b, &a);
+    step(&b);
+    submit(&b, &c);
+    step(&b);
+    assert_int_equal(a.n_got, 1); /* it waits */
+    assert_int_equal(c.n_got, 1);
+    run(&b);
+    compare(&a);
+    compare(&c);
+    close_bed(&b);
+}
+
 static void test_whole_prompts(void **state)
 {
     (void)state;
@@ -709,23 +739,15 @@ static void test_small_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alone),
-        cmocka_unit_test(test_alone_asynchronous),
-        cmocka_unit_test(test_run_ahead),
-        cmocka_unit_test(test_chunks_beside_decode),
-        cmocka_unit_test(test_finishes),
-        cmocka_unit_test(test_stop_strings),
-        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_many_cancelled),
-        cmocka_unit_test(test_events_fit),
-        cmocka_unit_test(test_logits),
-        cmocka_unit_test(test_samples),
-        cmocka_unit_test(test_leader_ends),
-        cmocka_unit_test(test_long_rows),
-        cmocka_unit_test(test_small_steps),
-        cmocka_unit_test(test_whole_prompts),
-        cmocka_unit_test(test_token_bytes),
-        cmocka_unit_test_teardown(test_random, name_seed),
+        cmocka_unit_test(test_alone),         cmocka_unit_test(test_alone_asynchronous),
+        cmocka_unit_test(test_run_ahead),     cmocka_unit_test(test_chunks_beside_decode),
+        cmocka_unit_test(test_finishes),      cmocka_unit_test(test_stop_strings),
+        cmocka_unit_test(test_cancel),        cmocka_unit_test(test_many_cancelled),
+        cmocka_unit_test(test_events_fit),    cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_samples),       cmocka_unit_test(test_leader_ends),
+        cmocka_unit_test(test_long_rows),     cmocka_unit_test(test_small_steps),
+        cmocka_unit_test(test_whole_prompts), cmocka_unit_test(test_whole_beside_decode),
+        cmocka_unit_test(test_token_bytes),   cmocka_unit_test_teardown(test_random, name_seed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
