@@ -179,6 +179,7 @@ return function(given)
 
   local encoder = c.attention ~= "cache"
   local unused = { (c.tie_embeddings or encoder) and n.head .. ".weight" or nil }
+  if encoder and c.head_bias then table.insert(unused, n.head .. ".bias") end
   for _, name in ipairs(c.unused) do table.insert(unused, name) end
   nn.checkpoint { prefixes = { n.prefix }, unused = unused, heads = c.left_out }
   local embedding = nn.weight(n.embedding .. ".weight", { c.vocab, c.hidden })

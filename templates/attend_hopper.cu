@@ -39,7 +39,7 @@
 //@ needs   WGMMA
 //@ fits    sizeof(X) == 2 && type(y) == X
 //@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 16 == 0 && HEAD_DIM <= 128
-//@ split:  fits attend.chunk == 0 && attend.rounded == 0 && (ROT == 0 || rope.style == half && ROT % 16 == 0)
+//@ split:  fits attend.chunk == 0 && attend.rounded == 0 && (ROT == 0 || rope.style == half && rope.count == all && ROT % 16 == 0)
 //    Each block rotates the keys that it sees. Of long texts one launch for all is less work.
 //@ split:  prefer other if ROT > 0 && WINDOW == 0 && CONTEXT > 1024
 //@ plain:  tiled x 64

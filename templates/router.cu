@@ -18,9 +18,9 @@
 //@ shared  ROOM    (KEPT < GROUPS ? 8 : 4) * N
 //@ shared  COUNT   4 * (N + 1)
 //@ shared  CHOSEN  4 * K
-//@ needs   CLUSTER
+//@ needs   CLUSTER WGMMA
 //    Other GPUs have not run it.
-//@ fits    ARCH == 90 && BUCKET > 0 && M_MAX <= 8 && sizeof(x) == 2 && T == W && D % 8 == 0 && K <= 32 && GROUPS <= 32
+//@ fits    N <= 1024 && ARCH == 90 && BUCKET > 0 && M_MAX <= 8 && sizeof(x) == 2 && T == W && D % 8 == 0 && K <= 32 && GROUPS <= 32
 //@ fits    ceil_div(N, BLOCKS * (THREADS / 32)) * ceil_div(D, 256) <= 16
 //@ zeroed  done 4
 //@ launch  grid BLOCKS * M   block THREADS

@@ -334,7 +334,7 @@ static bool wanted(void *user, FtxProgramKind kind, int64_t bucket)
         add_point(&p, sequences, 1, context);
         if (most_context(t, sequences) > context)
             add_point(&p, sequences, 1, most_context(t, sequences));
-        if (fewest < sequences)
+        if (bucket && fewest < sequences)
             add_point(&p, (int)fewest, 1, context);
     }
     if (!encoder && tokens > l->context)

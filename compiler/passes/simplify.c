@@ -154,6 +154,9 @@ static bool joinable(const Rewrite *r, const Projection *q, const Projection *k,
     if (q->rope && (strcmp(ir_word(q->rope, "style"), ir_word(k->rope, "style")) != 0 ||
                     r->map[q->rope->args[1]] != r->map[k->rope->args[1]]))
         return false;
+    /* what writes the cache knows a token's place in the whole text alone */
+    if (q->rope && (strcmp(ir_word(q->rope, "count"), "all") != 0 || strcmp(ir_word(k->rope, "count"), "all") != 0))
+        return false;
     return true;
 }
 

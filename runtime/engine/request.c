@@ -418,6 +418,9 @@ static FtxStatus fill_limit(FtxEngine *e, Request *r, const FtxRequest *q, FtxEr
     if (room < 1) /* a start token and the one that is forced after it may be all that fits */
         return ftx_fail(err, FTX_EFULL, "the first %d tokens are given, and the context of %u has no room for another",
                         r->prompt, e->facts->context);
+    if (e->facts->whole_prompts && (uint32_t)r->prompt > e->facts->tokens)
+        return ftx_fail(err, FTX_EFULL, "a prompt of %d tokens is read in one step, which takes %u (limits.tokens)",
+                        r->prompt, e->facts->tokens);
     r->limit = r->prompt + fresh;
     /* The last token is returned and not fed, so it needs no place in the cache. */
     r->own_pages = ((uint32_t)r->limit - 1 + e->facts->kv_block - 1) / e->facts->kv_block;

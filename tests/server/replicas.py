@@ -38,9 +38,18 @@ class Router(Server):
         self.process = subprocess.Popen([NGINX, "-p", ROOM, "-c", conf, "-e", self.log_path, "-g",
                                          f"daemon off; pid {ROOM}/nginx.pid;"], stdin=subprocess.DEVNULL,
                                         pass_fds=[listener.fileno()], env=dict(os.environ, NGINX=f"{listener.fileno()};"))
-        atexit.register(self.kill)
+        atexit.register(self.end)
         listener.close()
         self.wait_for("nginx answers", lambda: self.ask("GET", "/health").status == 200)
+
+    def end(self):
+        """Its master ends the worker, which SIGKILL would leave behind."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.kill()
 
 
 def ask(router, **fields):

@@ -39,6 +39,8 @@ static FtxStatus call_remote(const Device *d, RemoteCall c, const void *bytes, R
         s = link_send(d->links, d->rank, bytes, c.bytes, err);
     if (!s)
         s = link_receive(d->links, d->rank, a, sizeof *a, runs ? 0 : most, err);
+    if (s)
+        link_stop(d->links, d->rank); /* a late answer must not stand for that of another call */
     if (s || !a->status)
         return s;
     a->text[sizeof a->text - 1] = '\0';
