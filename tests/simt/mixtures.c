@@ -204,6 +204,7 @@ void experts(void **state)
         {DT_FP16, 40, 8, 66, 72, 0, "glu", 3, NULL, 1, NULL},
         {DT_BF16, 3, 2, 34, 2056, 1, "act", 7, NULL, 1, NULL},
         {DT_BF16, 33, 4, 19, 520, 0, "", 6, NULL, 1, NULL},
+        {DT_FP16, 300, 9, 18, 40, 1, "", 5, NULL, 0, "expert_few_linear"},
     };
     Suite *s = open_suite("experts");
 
