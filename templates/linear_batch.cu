@@ -23,7 +23,7 @@
 //@ append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
 //@ append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
 //    A tile of 256 rows (4 warpgroups) takes less time without its fourth block of rows, but there are registers for 128 columns
-//    only, with 3 for 160. It is chosen where it was measured to be the faster.
+//    only, with 3 for 160 (128 beside positions). It is chosen where it was measured to be the faster.
 //@ tune    WARPGROUPS: 2 3 4
 //@ prefer  WARPGROUPS=3 if BUCKET > 128 && BUCKET <= 192
 //@ plain:  prefer WARPGROUPS=4 if T_MAX > 128 && N >= 16384 && !RES
@@ -39,7 +39,7 @@
 //    CLUSTERS run at once, ACROSS in a row of tiles. EVEN: the width that gives them the same number of columns in each round.
 //@ consts  CLUSTERS: SPLIT_K == 1 ? 132 : SPLIT_K == 2 ? 66 : 30  ACROSS: max(1, CLUSTERS / ROW_TILES)
 //    A lane has registers for 128 sums, but not beside a residual.
-//@ consts  WIDEST: WARPGROUPS == 4 ? 128 : WARPGROUPS == 3 ? 160 : RES && SPLIT_K == 1 ? 224 : 256  EVEN: ceil_div(N, ceil_div(N, ACROSS * WIDEST) * ACROSS)
+//@ consts  WIDEST: WARPGROUPS == 4 ? 128 : WARPGROUPS == 3 ? APPEND ? 128 : 160 : RES && SPLIT_K == 1 ? 224 : 256  EVEN: ceil_div(N, ceil_div(N, ACROSS * WIDEST) * ACROSS)
 //@ consts  EVEN_N: EVEN <= 32 ? 32 : EVEN <= 48 && SPLIT_K <= 2 ? 48 : EVEN <= 64 ? 64 : EVEN <= 96 ? 96 : EVEN <= 112 && SPLIT_K <= 2 ? 112 : round_up(EVEN, 32)
 //@ tune    TILE_N: EVEN_N 32 48 64 96 112 128 160 192 224 256
 //@ prefer  TILE_N=EVEN_N
