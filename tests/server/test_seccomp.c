@@ -119,9 +119,11 @@ static int child(void)
     struct tm local = {0};
     pthread_t other, later;
 
-    if (!set_zone() || pipe(ends) || pthread_create(&other, NULL, other_thread, &there))
+    if (!set_zone() || pipe(ends))
         return 1;
     go = ends[0];
+    if (pthread_create(&other, NULL, other_thread, &there))
+        return 1;
     if (!seccomp_begin(error, sizeof error))
         return strstr(error, "no system call is refused") ? 100 : 2;
     if (open("/dev/null", O_RDONLY) >= 0 || errno != EPERM)
