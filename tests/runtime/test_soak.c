@@ -3,7 +3,7 @@
  * alone has. */
 #include "jobs.h"
 
-enum { SLOTS = 24, SAMPLES = 3 };
+enum { SLOTS = 24, SAMPLES = 3, WAVE = 40 };
 
 typedef struct Slot { /* a request that is under way, and the texts of its samples */
     Job job[SAMPLES];
@@ -50,6 +50,9 @@ static void open_soak(Bed *b, bool asynchronous)
     b->sizes.context = 160;
     b->sizes.sequences = 6;
     b->sizes.kv_pages = 40;
+    b->sizes.n_ends = 3;
+    b->sizes.ends[1] = 23;
+    b->sizes.ends[2] = 42;
     options.allocator = &counting;
     options.prefix_cache = options.overcommit = 1;
     options.queue_requests = 12;
@@ -68,7 +71,18 @@ static bool allow(void *user, int sample, const int32_t *ids, size_t count, uint
     return count < 9;
 }
 
-static void make_any(const Bed *b, Slot *s)
+/* Waves of requests that may become long and mostly end early, then of others that go on to their end: what the engine has
+ * learned of the first kind is wrong for the second, so some of these are preempted. */
+static void make_long(FtxRequest *q, bool to_the_end)
+{
+    q->max_new = 90 + (int)dice(30);
+    q->min_new = 0;
+    q->ignore_eos = to_the_end;
+    if (to_the_end)
+        q->stop_count = q->stop_ids_count = 0;
+}
+
+static void make_any(const Bed *b, Slot *s, int wave)
 {
     static const char *const stops[] = {"ab", "ca", "aa", "abb", "\xc3\xa9", "bab"};
     const int shared = (int)dice(22), own = 1 + (int)dice(6);
@@ -97,6 +111,8 @@ static void make_any(const Bed *b, Slot *s)
     q->logits = dice(8) == 0;
     q->top_logprobs = dice(8) ? 0 : 3;
     q->prompt_logprobs = dice(10) == 0;
+    if (dice(2))
+        make_long(q, wave % 2);
     s->timed = dice(12) == 0;
     q->deadline_ms = s->timed ? 1 : 0;
     s->masked = dice(10) == 0;
@@ -180,12 +196,12 @@ static void step_any(const Bed *b)
     check_engine(b->engine);
 }
 
-static bool submit_any(const Bed *b, int i)
+static bool submit_any(const Bed *b, int i, int wave)
 {
     FtxError err = {FTX_OK, ""};
     FtxStatus s;
 
-    make_any(b, &slot[i]);
+    make_any(b, &slot[i], wave);
     s = ftx_engine_submit(b->engine, &slot[i].job[0].request, &slot[i].id, &err);
     if (s != FTX_OK && s != FTX_EFULL)
         fail_msg("submit: %s", err.text);
@@ -210,7 +226,7 @@ static void soak(bool asynchronous, int requests)
         const int i = (int)dice(SLOTS);
 
         if (submitted < requests && !slot[i].samples && dice(2))
-            submitted += submit_any(&b, i);
+            submitted += submit_any(&b, i, submitted / WAVE);
         else if (slot[i].samples && dice(60) == 0)
             slot[i].cancelled = ftx_engine_cancel(b.engine, slot[i].id, NULL) == FTX_OK || slot[i].cancelled;
         else
