@@ -235,7 +235,8 @@ static int nn_attend(lua_State *L)
                       args, &attrs);
 }
 
-/* nn.attend_full(q, k, v, {scale=, causal=, window=, softcap=, bias=, slopes=, sinks=}): every token sees all of its text */
+/* nn.attend_full(q, k, v, {scale=, causal=, window=, chunk=, softcap=, bias=, slopes=, rounded=, sinks=}): every token sees
+ * all of its text */
 static int nn_attend_full(lua_State *L)
 {
     Id args[IR_MAX_ARGS] = {nn_value(L, 1, "attend_full: q"), nn_value(L, 2, "attend_full: k"),
@@ -243,7 +244,8 @@ static int nn_attend_full(lua_State *L)
     Attrs attrs = {0};
 
     check_head_dim(L, "attend_full", value_at(L, args[0])->shape);
-    return add_attend(L, 4, "attend_full", "scale causal window softcap bias slopes sinks", "full", args, &attrs);
+    return add_attend(L, 4, "attend_full", "scale causal window chunk softcap bias slopes rounded sinks", "full", args,
+                      &attrs);
 }
 
 /* nn.attend_cross(q, cross, {scale=, softcap=, sinks=}) */

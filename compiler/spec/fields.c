@@ -29,51 +29,59 @@ typedef struct Field {
     double low, high;
     double missing; /* numbers: the default */
     bool required;
+    unsigned models; /* bits 1 << FtxModelKind: the models that read it */
 } Field;
 
 enum { MAX_TOP_K = 1024, MAX_ID = INT32_MAX };
 
+enum {
+    VECTORS = 1 << FTX_MODEL_ENCODER,
+    SOURCES = 1 << FTX_MODEL_SEQ2SEQ,
+    WRITERS = 1 << FTX_MODEL_DECODER | SOURCES,
+    ALL = WRITERS | VECTORS,
+};
+
 static const Field fields[] = {
-    {"name", TEXT, 0, 0, 0, false},
-    {"graph", GRAPH, 0, 0, 0, true},
-    {"weights", TEXT, 0, 0, 0, false},
-    {"tokenizer", TEXT, 0, 0, 0, false},
-    {"bos", COUNT, -1, MAX_ID, -1, false},
-    {"eos", IDS, 0, MAX_ID, 0, false},
-    {"start", COUNT, -1, MAX_ID, -1, false},
-    {"pad", COUNT, -1, MAX_ID, -1, false},
-    {"pooling", TEXT, 0, 0, 0, false},
-    {"normalize", FLAG, 0, 0, 0, false},
-    {"labels", TEXTS, 0, 0, 0, false},
-    {"scoring", TEXT, 0, 0, 0, false},
-    {"precision.weights", TYPE, 0, 1, DT_BF16, false},
-    {"precision.compute", TYPE, 1, 0, DT_NONE, false},
-    {"precision.kv", TYPE, 1, 2, DT_NONE, false},
-    {"precision.group", COUNT, 32, 128, 0, false},
-    {"precision.zeros", FLAG, 0, 0, 0, false},
-    {"precision.head", TYPE, 0, 1, DT_NONE, false},
-    {"precision.except", TEXTS, 0, 0, 0, false},
-    {"precision.dequantise", FLAG, 0, 0, 0, false},
-    {"precision.sums", TEXT, 0, 0, 0, false},
-    {"limits.sequences", COUNT, 1, FTX_MAX_SEQUENCES, 16, false},
-    {"limits.context", COUNT, 2, 1 << 20, 0, true},
-    {"limits.tokens", COUNT, 1, 1 << 16, 512, false},
-    {"limits.source", COUNT, 1, 1 << 20, 0, false},
-    {"limits.sources", COUNT, 1, FTX_MAX_SEQUENCES, 0, false},
-    {"limits.logit_bias", COUNT, 0, 65536, 32, false},
-    {"limits.end_ids", COUNT, 1, 256, 16, false},
-    {"limits.bad_words", COUNT, 0, 65536, 256, false},
-    {"parallel", COUNT, 1, FTX_MAX_RANKS, 1, false},
-    {"kv.block_size", COUNT, 8, 256, 16, false},
-    {"kv.pages", COUNT, 1, 1 << 24, 0, false},
-#define DECODE(name, type, low, high, missing, ...) {"decode." #name, type, low, high, missing, false},
+    {"name", TEXT, 0, 0, 0, false, ALL},
+    {"graph", GRAPH, 0, 0, 0, true, ALL},
+    {"weights", TEXT, 0, 0, 0, false, ALL},
+    {"tokenizer", TEXT, 0, 0, 0, false, ALL},
+    {"bos", COUNT, -1, MAX_ID, -1, false, ALL},
+    {"eos", IDS, 0, MAX_ID, 0, false, ALL},
+    {"start", COUNT, -1, MAX_ID, -1, false, SOURCES},
+    {"pad", COUNT, -1, MAX_ID, -1, false, ALL},
+    {"pooling", TEXT, 0, 0, 0, false, VECTORS},
+    {"normalize", FLAG, 0, 0, 0, false, VECTORS},
+    {"labels", TEXTS, 0, 0, 0, false, VECTORS},
+    {"scoring", TEXT, 0, 0, 0, false, VECTORS},
+    {"precision.weights", TYPE, 0, 1, DT_BF16, false, ALL},
+    {"precision.compute", TYPE, 1, 0, DT_NONE, false, ALL},
+    {"precision.kv", TYPE, 1, 2, DT_NONE, false, WRITERS},
+    {"precision.group", COUNT, 32, 128, 0, false, ALL},
+    {"precision.zeros", FLAG, 0, 0, 0, false, ALL},
+    {"precision.head", TYPE, 0, 1, DT_NONE, false, ALL},
+    {"precision.except", TEXTS, 0, 0, 0, false, ALL},
+    {"precision.dequantise", FLAG, 0, 0, 0, false, ALL},
+    {"precision.sums", TEXT, 0, 0, 0, false, ALL},
+    {"limits.sequences", COUNT, 1, FTX_MAX_SEQUENCES, 16, false, ALL},
+    {"limits.context", COUNT, 2, 1 << 20, 0, true, ALL},
+    {"limits.tokens", COUNT, 1, 1 << 16, 512, false, ALL},
+    {"limits.source", COUNT, 1, 1 << 20, 0, false, SOURCES},
+    {"limits.sources", COUNT, 1, FTX_MAX_SEQUENCES, 0, false, SOURCES},
+    {"limits.logit_bias", COUNT, 0, 65536, 32, false, WRITERS},
+    {"limits.end_ids", COUNT, 1, 256, 16, false, WRITERS},
+    {"limits.bad_words", COUNT, 0, 65536, 256, false, WRITERS},
+    {"parallel", COUNT, 1, FTX_MAX_RANKS, 1, false, ALL},
+    {"kv.block_size", COUNT, 8, 256, 16, false, WRITERS},
+    {"kv.pages", COUNT, 1, 1 << 24, 0, false, WRITERS},
+#define DECODE(name, type, low, high, missing, ...) {"decode." #name, type, low, high, missing, false, WRITERS},
 #include "../../runtime/decode.def"
 #undef DECODE
-    {"decode.max_top_k", COUNT, 1, MAX_TOP_K, 64, false},
-    {"decode.width", COUNT, 1, 64, 1, false},
-    {"decode.bad_words", WORDS, 0, MAX_ID, 0, false},
-    {"decode.forced_bos", COUNT, -1, MAX_ID, -1, false},
-    {"decode.forced_eos", COUNT, -1, MAX_ID, -1, false},
+    {"decode.max_top_k", COUNT, 1, MAX_TOP_K, 64, false, WRITERS},
+    {"decode.width", COUNT, 1, 64, 1, false, WRITERS},
+    {"decode.bad_words", WORDS, 0, MAX_ID, 0, false, WRITERS},
+    {"decode.forced_bos", COUNT, -1, MAX_ID, -1, false, WRITERS},
+    {"decode.forced_eos", COUNT, -1, MAX_ID, -1, false, WRITERS},
 };
 
 /* --- fields by path --------------------------------------------------------------------------- */
@@ -440,6 +448,42 @@ void fields_override(lua_State *L, int t)
         push_override(L, f, equals + 1);
         lua_setfield(L, -2, dot ? dot + 1 : path);
         lua_settop(L, t);
+    }
+}
+
+/* "this model generates text": what a model does, beside the fields that it does not read. */
+static const char *what_model_does(FtxModelKind kind)
+{
+    switch (kind) {
+    case FTX_MODEL_DECODER: return "generates text and reads no source";
+    case FTX_MODEL_ENCODER: return "is an encoder, which generates no text";
+    case FTX_MODEL_SEQ2SEQ: return "reads a source and generates text";
+    }
+    return "";
+}
+
+void fields_fit(lua_State *L, int t)
+{
+    const Reader *r = reader_of(L);
+    const FtxModelKind kind = r->graph->kind;
+
+    for (size_t i = 0; i < LEN(fields); i++) {
+        const Field *f = &fields[i];
+        const char *by = field_override(r, f->path), *whole;
+
+        if (f->models & 1U << kind)
+            continue;
+        field_push(L, t, f->path);
+        whole = arena_printf(r->box.keep, "%s is for models that %s; this model %s", f->path,
+                             f->models == VECTORS   ? "make vectors of texts (encoders)"
+                             : f->models == SOURCES ? "read a source"
+                                                    : "generate text",
+                             what_model_does(kind));
+        if (by)
+            sandbox_fail_at(L, (Loc){arena_printf(r->box.keep, "-D %.200s", by), 0}, "%s", whole);
+        if (f->models == VECTORS && !lua_isnil(L, -1))
+            sandbox_fail(L, "%s", whole);
+        lua_pop(L, 1);
     }
 }
 

@@ -6,6 +6,8 @@
 
 /* Writes the values of -D into the table; raises an error for unknown fields. */
 void fields_override(lua_State *L, int t);
+/* Raises an error for a -D that a model of the graph's kind does not read, and for a field that only encoders have. */
+void fields_fit(lua_State *L, int t);
 /* Raises an error for unknown keys. group: "limits."; "" for the model itself. */
 void fields_check(lua_State *L, int t, const char *group);
 /* The names in a group ("decode."; "": of the model): "context, tokens". */

@@ -200,6 +200,7 @@ static int ftx_model(lua_State *L)
         g->logits = ir_value(g, g->output)->args[0];
         g->kind = r->sources ? FTX_MODEL_SEQ2SEQ : FTX_MODEL_DECODER;
     }
+    fields_fit(L, 1);
     ir_sweep(g);
     read_facts(L);
     settings_limits(L, 1);

@@ -1,5 +1,6 @@
 -- decoders.lua - config.json of decoders that decoder.lua computes: by architecture the class's defaults, its names of
 -- fields and tensors, and the fields that only it has.
+local ftx = require "ftx"
 local hf = require "lib.hf"
 local decoder = require "decoder"
 local mixtures = require "hf/mixtures"
@@ -618,6 +619,11 @@ local function read(config, class, encoder)
     attention = encoder and readers.attention(config) or nil,
   }
   class.set(config, c, positions, harmless)
+  if encoder and c.prefix_tail then
+    local by = ftx.override("pooling")
+    ftx.refuse(by and "-D pooling=" .. by or config.path, "tokens of this model see all of a prompt but its end; " ..
+      "vectors of texts are not made of that, so it can only generate text")
+  end
   if config.gguf then -- all experts of a layer are one tensor
     for _, part in ipairs { "expert_gate", "expert_up", "expert_down" } do
       local at = c.names[part]
@@ -645,7 +651,7 @@ for name, class in pairs(classes) do
   setmetatable(class, { __index = llama })
   if class.fields ~= llama.fields then setmetatable(class.fields, { __index = llama.fields }) end
   if class.names ~= llama.names then setmetatable(class.names, { __index = llama.names }) end
-  readers[name] = function(config) return read(config, class) end
+  readers[name] = function(config) return read(config, class, config.vectors) end
   if string.sub(name, -11) == "ForCausalLM" then
     readers[string.sub(name, 1, -12) .. "Model"] = function(config) return read(config, class, true) end
   end

@@ -69,10 +69,18 @@ end
 -- vectors: the checkout has the files of sentence-transformers, or -D pooling= says what a text's vector is; then a decoder is
 -- an encoder, which gives the states of its last layer
 local function architecture(config, name, vectors)
+  local whole = name
   for _, head in ipairs { "ForCausalLM", "LMHeadModel" } do
-    if vectors and string.sub(name, -#head) == head then name = string.sub(name, 1, -#head - 1) .. "Model" end
+    if vectors and not rawget(seq2seqs, name) and string.sub(name, -#head) == head then
+      name = string.sub(name, 1, -#head - 1) .. "Model"
+    end
   end
   local read, path = reader(name)
+  if not path and name ~= whole and reader(whole) then
+    local by = ftx.override("pooling")
+    ftx.refuse(by and "-D pooling=" .. by or config.path, string.format("%s is read as a model that generates text; " ..
+      "a file hf/%s.lua beside config.json would say what its vectors are", whole, name))
+  end
   if not path then
     local part, length = nil, 0
     for beginning, what in pairs(decoders.lacking) do
@@ -274,7 +282,8 @@ return function(checkout)
   config.gguf = checkout.gguf -- the fields are those of lib/gguf.lua
   -- If there is a generation_config.json, it alone names the end ids, as in Hugging Face.
   local generation = checkout.generation and hf.file(checkout.generation_path, checkout.generation) or config
-  local read, module = architecture(config, name, checkout.modules or ftx.override("pooling"))
+  config.vectors = checkout.modules ~= nil or ftx.override("pooling") ~= nil
+  local read, module = architecture(config, name, config.vectors)
   local model = check_result(module, read(config))
   local seq2seq = model.source ~= nil
   local vector = model.encoder and sentences(checkout) or {}

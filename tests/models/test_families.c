@@ -284,6 +284,73 @@ static void states_of_decoders(void **state)
         }
 }
 
+/* The vector of each prompt, with -D pooling=last, times the matrix of the head: the logits that transformers has. */
+static void check_head(const Case *c, const char *head)
+{
+    const json_t *shape = json_object_get(json_object_get(c->golden, "tensors"), head), *prompt;
+    const size_t V = (size_t)json_integer_value(json_array_get(shape, 0)),
+                 D = (size_t)json_integer_value(json_array_get(shape, 1));
+    FtxModel *model = open_case(c);
+    FtxEngine *engine = golden_engine(model);
+    size_t i;
+
+    assert_true(V > 0 && V <= MAX_VALUES && D > 0 && D <= MAX_VALUES);
+    json_array_foreach(json_object_get(c->golden, "prompts"), i, prompt)
+    {
+        float vector[MAX_VALUES], logits[MAX_VALUES];
+        int32_t ids[MAX_PROMPT];
+        const int32_t n = (int32_t)golden_ids(json_object_get(prompt, "ids"), ids, MAX_PROMPT);
+        FtxError err;
+
+        if (ftx_engine_encode(
+                engine,
+                &(FtxEncode){.size = sizeof(FtxEncode), .count = 1, .ids = ids, .lengths = &n, .pooled = vector}, &err))
+            fail_msg("%s: %s", c->name, err.text);
+        for (size_t v = 0; v < V; v++) {
+            double sum = 0.0;
+
+            for (size_t d = 0; d < D; d++)
+                sum += (double)twin_element(head, 2, v * D + d) * (double)vector[d];
+            logits[v] = (float)sum;
+        }
+        check_numbers(c, logits, json_object_get(prompt, "logits"));
+    }
+    assert_true(i >= 2);
+    ftx_engine_close(engine);
+    ftx_model_close(model);
+}
+
+/* Decoders with attention of their own give vectors, too. */
+static void states_of_heads(void **state)
+{
+    static const struct {
+        const char *name, *head;
+    } some[] = {{"chatglm2", "transformer.output_layer.weight"},
+                {"deepseek-v2", "lm_head.weight"},
+                {"deepseek-v3", "lm_head.weight"},
+                {"falcon-rw", "transformer.word_embeddings.weight"},
+                {"gpt-oss", "lm_head.weight"},
+                {"llama4", "lm_head.weight"},
+                {"qwen3-moe", "lm_head.weight"}};
+
+    size_t checked = 0;
+
+    (void)state;
+    for (size_t i = 0; i < n_cases; i++)
+        for (size_t k = 0; k < sizeof some / sizeof *some; k++) {
+            Case c = cases[i];
+
+            if (strcmp(c.name, some[k].name) != 0)
+                continue;
+            checked++;
+            write_checkout(&c);
+            snprintf(c.name, sizeof c.name, "%s-vectors", some[k].name);
+            snprintf(c.options, sizeof c.options, "-D pooling=last");
+            check_head(&c, some[k].head);
+        }
+    assert_true(*only || checked == sizeof some / sizeof *some);
+}
+
 /* --- specs of people who read docs/specs.md -------------------------------------------------------------- */
 
 /* Fewer than 60 lines, and only nn.* and ftx.*: no family and no helper of specs/. */
@@ -528,8 +595,9 @@ static void fields(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(results), cmocka_unit_test(states_of_decoders),
-                                       cmocka_unit_test(sharded), cmocka_unit_test(written), cmocka_unit_test(fields)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(results),         cmocka_unit_test(states_of_decoders),
+                                       cmocka_unit_test(states_of_heads), cmocka_unit_test(sharded),
+                                       cmocka_unit_test(written),         cmocka_unit_test(fields)};
 
     if (argc > 2)
         only = argv[2];
