@@ -29,11 +29,12 @@ static const char *addition(const Value *v)
 {
     const bool beside = v->args[2] != 0; /* keys of the same step: attend_hopper_split takes biases and slopes */
 
-    return v->args[3] && !beside   ? "a bias"
-           : v->args[4] && !beside ? "slopes"
-           : v->args[5]            ? "sinks"
-           : ir_int(v, "chunk")    ? "chunks"
-                                   : NULL;
+    return v->args[3] && !beside     ? "a bias"
+           : v->args[4] && !beside   ? "slopes"
+           : v->args[5]              ? "sinks"
+           : ir_int(v, "chunk")      ? "chunks"
+           : v->shape.dim[2].n > 256 ? "heads of more than 256"
+                                     : NULL;
 }
 
 const char *apart_reason(const Graph *g, Id id, Arena *a)

@@ -131,8 +131,8 @@ static void check_head_dim(lua_State *L, const char *who, Shape shape)
 {
     const int64_t head_dim = shape.rank == 3 ? shape.dim[2].n : 0;
 
-    if (head_dim % 8 || head_dim < 16 || head_dim > 256)
-        sandbox_fail(L, "%s: head_dim is %lld, it must be a multiple of 8 from 16 to 256", who, (long long)head_dim);
+    if (head_dim % 8 || head_dim < 16 || head_dim > 512)
+        sandbox_fail(L, "%s: head_dim is %lld, it must be a multiple of 8 from 16 to 512", who, (long long)head_dim);
 }
 
 /* nn.cache(k, v): the cache of the next layer */
