@@ -23,9 +23,10 @@
 #include "../../base/env.h"
 
 enum {
-    MEETING = 6, /* so many times FTX_PEER_TIMEOUT may pass until all have come */
+    MEETING = 6, /* so many times FTX_PEER_TIMEOUT each part of the meeting may take, from its own beginning */
     HOST = 64,
     POLL_MS = 100,
+    NAME_MS = 500,  /* until a name that is not known is asked for again */
     NOTE_MS = 2000, /* who waits for longer than this says so */
     CALLERS = 32,   /* connections that have not said who they are */
 };
@@ -47,7 +48,7 @@ typedef struct Caller { /* a connection whose hello has not come yet */
     char host[HOST];
 } Caller;
 
-typedef struct Welcome { /* of rank 0, to a connection for calls */
+typedef struct Welcome { /* of rank 0, to a connection for calls; status: why there is no meeting */
     int32_t status;
     char text[300];
     char host[FTX_MAX_RANKS][HOST], port[FTX_MAX_RANKS][8];
@@ -137,6 +138,13 @@ static int64_t link_now(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+/* Until when a part of the meeting that begins now may take. A rank cannot know how long the others have been there, so no part
+ * takes its time from the one before. */
+static int64_t meeting_end(const Links *l)
+{
+    return link_now() + (int64_t)MEETING * l->timeout * 1000;
+}
+
 /* True: all of it has gone. */
 static bool send_all(int fd, const void *p, size_t bytes)
 {
@@ -222,45 +230,96 @@ static FtxStatus split_master(char host[256], char port[8], FtxError *err)
     return FTX_OK;
 }
 
-/* Of the address of a host: AF_INET or AF_INET6; AF_UNSPEC: it is not known. */
-static int family_of(const char *host, const char *port)
+/* Whether the name may be known later: that of a process that has not begun, or whose machine DNS does not know yet. */
+static bool known_later(int failed)
 {
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    struct addrinfo *found = NULL;
-    int family = AF_UNSPEC;
-
-    if (!getaddrinfo(host, port, &hints, &found)) {
-        family = found->ai_family;
-        freeaddrinfo(found);
-    }
-    return family;
+#ifdef EAI_NODATA /* a name without an address */
+    if (failed == EAI_NODATA)
+        return true;
+#endif
+    return failed == EAI_AGAIN || failed == EAI_NONAME;
 }
 
-/* Listens; host NULL: at any address; port "0": at any port. */
-static FtxStatus listen_at(const char *host, const char *port, int family, int *fd, FtxError *err)
+/* The addresses of a host, for freeaddrinfo; host NULL: all addresses of this one. Asks until `until` for a name that is not
+ * known. */
+static FtxStatus find_host(const Links *l, const char *host, const char *port, int family, int64_t until,
+                           struct addrinfo **found, FtxError *err)
 {
-    const struct addrinfo hints = {.ai_family = family, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
-    struct addrinfo *found = NULL;
-    const int failed = getaddrinfo(host, port, &hints, &found);
+    const struct addrinfo hints = {.ai_family = family, .ai_socktype = SOCK_STREAM, .ai_flags = host ? 0 : AI_PASSIVE};
+    const int64_t began = link_now();
+    bool said = false;
+
+    for (;;) {
+        const int failed = getaddrinfo(host, port, &hints, found);
+
+        if (!failed)
+            return FTX_OK;
+        if (!known_later(failed) || link_now() >= until)
+            return ftx_fail(err, FTX_EIO, "cannot find %s:%s: %s", host ? host : "", port, gai_strerror(failed));
+        if (!said && link_now() - began >= NOTE_MS) {
+            link_note(l, "rank %d of %d cannot find %s:%s yet (%s)", l->rank, l->ranks, host ? host : "", port,
+                      gai_strerror(failed));
+            said = true;
+        }
+        poll(NULL, 0, NAME_MS);
+    }
+}
+
+/* Listens at the first of these addresses where that is possible. */
+static FtxStatus listen_at(const struct addrinfo *found, int *fd, FtxError *err)
+{
     int why = 0;
 
     *fd = -1;
-    if (failed)
-        return ftx_fail(err, FTX_EIO, "cannot find %s:%s: %s", host ? host : "", port, gai_strerror(failed));
     for (const struct addrinfo *a = found; a && *fd < 0; a = a->ai_next) {
-        *fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
-        if (*fd < 0)
+        *fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, a->ai_protocol);
+        if (*fd < 0) {
+            why = errno;
             continue;
+        }
         setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
         if (bind(*fd, a->ai_addr, a->ai_addrlen) || listen(*fd, 2 * FTX_MAX_RANKS)) {
             why = errno;
             close_socket(fd);
         }
     }
+    return *fd >= 0 ? FTX_OK
+                    : ftx_fail(err, FTX_EIO, "cannot listen at %s: %s", env_text(ENV_FTX_MASTER), strerror(why));
+}
+
+/* Rank 0 listens at FTX_MASTER; the others at any port, and at addresses of the same family: ranks reach each other as they reach
+ * rank 0. */
+static FtxStatus listen_for_ranks(Links *l, const char *host, const char *port, FtxError *err)
+{
+    const int64_t until = meeting_end(l);
+    struct addrinfo *found = NULL;
+    FtxStatus s = find_host(l, host, port, AF_UNSPEC, until, &found, err);
+
+    if (!s && l->rank) {
+        const int family = found->ai_family;
+
+        freeaddrinfo(found);
+        s = find_host(l, NULL, "0", family, until, &found, err);
+    }
+    if (s)
+        return s;
+    s = listen_at(found, &l->listener, err);
     freeaddrinfo(found);
-    if (*fd < 0)
-        return ftx_fail(err, FTX_EIO, "cannot listen at %s:%s: %s", host ? host : "", port, strerror(why));
-    return FTX_OK;
+    return s;
+}
+
+/* Whether a socket is connected to itself. A system that tries a port of its own at which nobody listens may choose the same
+ * port for this end. */
+static bool meets_itself(int fd)
+{
+    struct sockaddr_storage here, there;
+    socklen_t here_bytes = sizeof here, there_bytes = sizeof there;
+
+    memset(&here, 0, sizeof here);
+    memset(&there, 0, sizeof there);
+    return !getsockname(fd, (struct sockaddr *)&here, &here_bytes) &&
+           !getpeername(fd, (struct sockaddr *)&there, &there_bytes) && here_bytes == there_bytes &&
+           memcmp(&here, &there, here_bytes) == 0;
 }
 
 /* A connection to one address, within `until`; -1: none, and errno. */
@@ -282,6 +341,10 @@ static int connect_by(const struct addrinfo *a, int64_t until)
             why = !p.revents ? ETIMEDOUT : getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &size) ? errno : why;
         }
     }
+    if (!why && meets_itself(fd)) { /* closed at once: rank 0 must be able to listen at this port */
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &(struct linger){.l_onoff = 1}, sizeof(struct linger));
+        why = ECONNREFUSED;
+    }
     if (!why && fcntl(fd, F_SETFL, 0)) /* it blocks from now on */
         why = errno;
     if (!why)
@@ -291,23 +354,22 @@ static int connect_by(const struct addrinfo *a, int64_t until)
     return -1;
 }
 
-/* Connects and says hello; tries until `until`, since the other process may begin later. An address that does not answer
- * takes FTX_PEER_TIMEOUT at most. */
-static FtxStatus connect_to(const Links *l, const char *host, const char *port, const Hello *hello, int64_t until,
-                            int *fd, FtxError *err)
+/* Connects and says hello; tries for a part of the meeting, since the other process may begin later. An address that does not
+ * answer takes FTX_PEER_TIMEOUT at most. */
+static FtxStatus connect_to(const Links *l, const char *host, const char *port, const Hello *hello, int *fd,
+                            FtxError *err)
 {
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    const int64_t began = link_now();
+    const int64_t began = link_now(), until = meeting_end(l);
     bool said = false;
     int why = 0;
 
     *fd = -1;
     do {
         struct addrinfo *found = NULL;
-        const int failed = getaddrinfo(host, port, &hints, &found);
+        const FtxStatus s = find_host(l, host, port, AF_UNSPEC, until, &found, err);
 
-        if (failed)
-            return ftx_fail(err, FTX_EIO, "cannot find %s:%s: %s", host, port, gai_strerror(failed));
+        if (s)
+            return s;
         for (const struct addrinfo *a = found; a && *fd < 0; a = a->ai_next) {
             const int64_t this = link_now() + l->timeout * 1000;
 
@@ -333,8 +395,9 @@ static FtxStatus connect_to(const Links *l, const char *host, const char *port, 
 
 /* --- the meeting ------------------------------------------------------------------------------------ */
 
-/* Takes a connection that waits, in the place of the one that has been silent longest if there is no other. */
-static void take_caller(Links *l)
+/* Takes a connection that waits, in the place of the one that has been silent longest if there is no other. False: the process or
+ * the system has no descriptor or memory for it now, and errno. */
+static bool take_caller(Links *l)
 {
     struct sockaddr_storage from;
     socklen_t size = sizeof from;
@@ -342,7 +405,7 @@ static void take_caller(Links *l)
     const int fd = accept4(l->listener, (struct sockaddr *)&from, &size, SOCK_CLOEXEC);
 
     if (fd < 0)
-        return;
+        return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
     for (int i = 1; i < CALLERS && c->fd >= 0; i++)
         if (l->caller[i].fd < 0 || l->caller[i].until < c->until)
             c = &l->caller[i];
@@ -351,6 +414,7 @@ static void take_caller(Links *l)
     set_options(fd, l->timeout);
     if (getnameinfo((struct sockaddr *)&from, size, c->host, HOST, NULL, 0, NI_NUMERICHOST))
         close_socket(&c->fd);
+    return true;
 }
 
 /* Reads what has come of a caller's hello. True: it is whole and one of this kind; others are closed. */
@@ -368,21 +432,25 @@ static bool hear_caller(const Links *l, Caller *c, LinkKind kind)
 }
 
 /* The next connection that begins with a hello of this kind. A caller that says nothing holds up nobody. *fd -1: none came in
- * time. missing: for whom this rank waits, for a note. */
+ * time. missing: for whom this rank waits, for a note. When a connection cannot be taken, the next look at the listener waits
+ * POLL_MS, or until a caller speaks: the connection stays in its queue. */
 static void accept_hello(Links *l, LinkKind kind, int64_t until, const char *missing, int *fd, Hello *hello,
                          char host[HOST])
 {
     const int64_t began = link_now();
-    bool said = false;
+    bool said = false, rests = false, rest_said = false;
 
     *fd = -1;
     while (link_now() < until) {
-        struct pollfd p[1 + CALLERS] = {{.fd = l->listener, .events = POLLIN}};
+        struct pollfd p[1 + CALLERS] = {{.fd = rests ? -1 : l->listener, .events = POLLIN}};
 
         for (int i = 0; i < CALLERS; i++)
             p[1 + i] = (struct pollfd){.fd = l->caller[i].fd, .events = POLLIN}; /* -1 is passed over */
-        if (poll(p, 1 + CALLERS, POLL_MS) > 0 && p[0].revents)
-            take_caller(l);
+        rests = poll(p, 1 + CALLERS, POLL_MS) > 0 && p[0].revents && !take_caller(l);
+        if (rests && !rest_said) {
+            link_note(l, "rank %d of %d cannot take a connection yet: %s", l->rank, l->ranks, strerror(errno));
+            rest_said = true;
+        }
         for (int i = 0; i < CALLERS; i++) {
             Caller *c = &l->caller[i];
 
@@ -415,7 +483,7 @@ static FtxStatus judge(const Links *l, const Hello *h, uint64_t artifact, FtxErr
     return FTX_OK;
 }
 
-/* The ranks above this one that have not come: "rank 1, rank 3 at 10.0.0.1:29500". */
+/* The ranks above this one that have not come: "rank 1, rank 3 at 10.0.0.1:29500". The last part in rank 0 alone. */
 static void list_missing(const Links *l, LinkKind kind, char *text, size_t room)
 {
     size_t n = 0;
@@ -428,63 +496,117 @@ static void list_missing(const Links *l, LinkKind kind, char *text, size_t room)
         snprintf(text + n, room - n, " at %s", env_text(ENV_FTX_MASTER));
 }
 
-/* Rank 0: waits for a connection of each rank, and tells all where all are. */
-static FtxStatus meet_all(Links *l, uint64_t artifact, int64_t until, FtxError *err)
+/* Whether the other end has closed a connection on which nothing has come. */
+static bool has_ended(int fd)
 {
-    Welcome w = {0};
+    char c;
+    const ssize_t n = recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
 
-    for (int n = 1; n < l->ranks; n++) {
+    return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+/* How many ranks have come, with rank 0. One that is gone again may come as a new process. */
+static int count_ranks(Links *l)
+{
+    int n = 1;
+
+    for (int r = 1; r < l->ranks; r++) {
+        if (l->link[r].calls >= 0 && has_ended(l->link[r].calls))
+            close_socket(&l->link[r].calls);
+        n += l->link[r].calls >= 0;
+    }
+    return n;
+}
+
+/* Rank 0: waits for a connection of each rank, and says in w where all are. */
+static FtxStatus gather_ranks(Links *l, uint64_t artifact, Welcome *w, FtxError *err)
+{
+    const int64_t until = meeting_end(l);
+    int n;
+
+    while ((n = count_ranks(l)) < l->ranks) {
         char host[HOST], missing[300];
         Hello h;
         int fd;
+        FtxStatus s;
 
         list_missing(l, LINK_CALLS, missing, sizeof missing);
         accept_hello(l, LINK_CALLS, until, missing, &fd, &h, host);
         if (fd < 0)
-            return ftx_fail(err, FTX_EDEVICE, "%d of %d ranks have come to %s within %d s", n, l->ranks,
-                            env_text(ENV_FTX_MASTER), MEETING * l->timeout);
-        w.status = (int32_t)judge(l, &h, artifact, err);
-        if (w.status) {
-            snprintf(w.text, sizeof w.text, "%.290s", err->text);
-            send_all(fd, &w, sizeof w);
+            return ftx_fail(err, FTX_EDEVICE, "%d of %d ranks have come to %s within %d s; there is no %s", n, l->ranks,
+                            env_text(ENV_FTX_MASTER), MEETING * l->timeout, missing);
+        count_ranks(l); /* its place may have become free */
+        s = judge(l, &h, artifact, err);
+        if (s) {
+            w->status = (int32_t)s;
+            snprintf(w->text, sizeof w->text, "%.290s", err->text);
+            send_all(fd, w, sizeof *w);
             close_socket(&fd);
-            return (FtxStatus)w.status;
+            return s;
         }
         l->link[h.rank].calls = fd;
-        snprintf(w.host[h.rank], HOST, "%s", host);
-        snprintf(w.port[h.rank], sizeof w.port[0], "%d", h.port);
+        snprintf(w->host[h.rank], HOST, "%s", host);
+        snprintf(w->port[h.rank], sizeof w->port[0], "%d", h.port);
     }
-    for (int r = 1; r < l->ranks; r++)
-        if (!send_all(l->link[r].calls, &w, sizeof w))
-            return ftx_fail(err, FTX_EDEVICE, "rank %d has closed its connection", r);
     return FTX_OK;
 }
 
+/* Rank 0: all that have come are told where all are, or why there is no meeting. */
+static FtxStatus meet_all(Links *l, uint64_t artifact, FtxError *err)
+{
+    Welcome w = {0};
+    FtxError why = {FTX_OK, ""};
+    FtxStatus s = gather_ranks(l, artifact, &w, &why);
+
+    w.status = (int32_t)s;
+    snprintf(w.text, sizeof w.text, "%.290s", why.text);
+    for (int r = 1; r < l->ranks; r++)
+        if (l->link[r].calls >= 0 && !send_all(l->link[r].calls, &w, sizeof w) && !s)
+            s = ftx_fail(&why, FTX_EDEVICE, "rank %d has closed its connection", r);
+    return s ? ftx_fail(err, s, "%s", why.text) : FTX_OK;
+}
+
+/* Rank 0 gives up before the ranks that have reached it do: these count from the connection, and FTX_PEER_TIMEOUT more. */
+static FtxStatus hear_welcome(const Links *l, Welcome *w, FtxError *err)
+{
+    struct pollfd p = {.fd = l->link[0].calls, .events = POLLIN};
+    const int64_t until = meeting_end(l) + l->timeout * 1000;
+
+    if (poll(&p, 1, NOTE_MS) == 0)
+        link_note(l, "rank %d of %d has reached rank 0 at %s, which waits for other ranks", l->rank, l->ranks,
+                  env_text(ENV_FTX_MASTER));
+    if (!receive_all(l->link[0].calls, w, sizeof *w, until))
+        return link_now() >= until
+                   ? ftx_fail(err, FTX_EDEVICE, "rank 0 has not answered within %d s", (MEETING + 1) * l->timeout)
+                   : ftx_fail(err, FTX_EDEVICE, "rank 0 has closed its connection");
+    w->text[sizeof w->text - 1] = '\0';
+    return w->status ? ftx_fail(err, (FtxStatus)w->status, "%s", w->text) : FTX_OK;
+}
+
 /* Another rank: says hello to rank 0, then connects to those between. */
-static FtxStatus meet_master(Links *l, const char *host, const char *port, Hello hello, int64_t until, FtxError *err)
+static FtxStatus meet_master(Links *l, const char *host, const char *port, Hello hello, FtxError *err)
 {
     Welcome w;
-    FtxStatus s = connect_to(l, host, port, &hello, until, &l->link[0].calls, err);
+    FtxStatus s = connect_to(l, host, port, &hello, &l->link[0].calls, err);
 
+    if (!s)
+        s = hear_welcome(l, &w, err);
     if (s)
         return s;
-    if (!receive_all(l->link[0].calls, &w, sizeof w, until))
-        return ftx_fail(err, FTX_EDEVICE, "rank 0 has closed its connection");
-    w.text[sizeof w.text - 1] = '\0';
-    if (w.status)
-        return ftx_fail(err, (FtxStatus)w.status, "%s", w.text);
     hello.kind = LINK_EXCHANGE;
-    s = connect_to(l, host, port, &hello, until, &l->link[0].exchange, err);
+    s = connect_to(l, host, port, &hello, &l->link[0].exchange, err);
     for (int r = 1; !s && r < l->rank; r++) {
         w.host[r][HOST - 1] = w.port[r][sizeof w.port[0] - 1] = '\0';
-        s = connect_to(l, w.host[r], w.port[r], &hello, until, &l->link[r].exchange, err);
+        s = connect_to(l, w.host[r], w.port[r], &hello, &l->link[r].exchange, err);
     }
     return s;
 }
 
 /* Takes the connections of the ranks above for exchanges. */
-static FtxStatus accept_exchanges(Links *l, int64_t until, FtxError *err)
+static FtxStatus accept_exchanges(Links *l, FtxError *err)
 {
+    const int64_t until = meeting_end(l);
+
     for (int n = l->rank + 1; n < l->ranks; n++) {
         char host[HOST], missing[300];
         Hello h;
@@ -493,8 +615,8 @@ static FtxStatus accept_exchanges(Links *l, int64_t until, FtxError *err)
         list_missing(l, LINK_EXCHANGE, missing, sizeof missing);
         accept_hello(l, LINK_EXCHANGE, until, missing, &fd, &h, host);
         if (fd < 0)
-            return ftx_fail(err, FTX_EDEVICE, "rank %d has %d connections to ranks above it, not %d", l->rank,
-                            n - l->rank - 1, l->ranks - l->rank - 1);
+            return ftx_fail(err, FTX_EDEVICE, "all ranks have come to rank 0, but not to rank %d within %d s: no %s",
+                            l->rank, MEETING * l->timeout, missing);
         if (h.rank >= l->ranks || l->link[h.rank].exchange >= 0) {
             close_socket(&fd);
             return ftx_fail(err, FTX_EDEVICE, "two processes are rank %d", h.rank);
@@ -506,7 +628,6 @@ static FtxStatus accept_exchanges(Links *l, int64_t until, FtxError *err)
 
 static FtxStatus meet(Links *l, uint64_t artifact, FtxError *err)
 {
-    const int64_t until = link_now() + (int64_t)MEETING * l->timeout * 1000;
     union {
         struct sockaddr any;
         struct sockaddr_in four;
@@ -519,14 +640,14 @@ static FtxStatus meet(Links *l, uint64_t artifact, FtxError *err)
 
     memset(&at, 0, sizeof at);
     memcpy(hello.magic, link_magic, sizeof link_magic);
-    if (!s) /* ranks reach each other as they reach rank 0 */
-        s = listen_at(l->rank ? NULL : host, l->rank ? "0" : port, family_of(host, port), &l->listener, err);
+    if (!s)
+        s = listen_for_ranks(l, host, port, err);
     if (!s && getsockname(l->listener, &at.any, &size))
         s = ftx_fail(err, FTX_EIO, "a socket has no address: %s", strerror(errno));
     hello.port = ntohs(at.any.sa_family == AF_INET6 ? at.six.sin6_port : at.four.sin_port);
     if (!s)
-        s = l->rank ? meet_master(l, host, port, hello, until, err) : meet_all(l, artifact, until, err);
-    return s ? s : accept_exchanges(l, until, err);
+        s = l->rank ? meet_master(l, host, port, hello, err) : meet_all(l, artifact, err);
+    return s ? s : accept_exchanges(l, err);
 }
 
 /* --- exchanges ---------------------------------------------------------------------------------------- */
