@@ -101,8 +101,7 @@ static void check_cpu(Report *r)
     if (!read_line("/proc/cpuinfo", "model name", model, sizeof model))
         snprintf(model, sizeof model, "processor of unknown name");
     if (!cpu_asked_known())
-        add(r, "cpu", MISSING, "unset FTX_CPU", "FTX_CPU is \"%s\": expected avx512, avx2 or plain",
-            env_text(ENV_FTX_CPU));
+        add(r, "cpu", MISSING, "unset FTX_CPU", "FTX_CPU is \"%s\": expected " CPU_LEVEL_NAMES, env_text(ENV_FTX_CPU));
     else
         add(r, "cpu", slow ? NOTE : OK, slow ? "a processor with AVX2 is several times faster" : NULL,
             "%s; %d CPUs for this process; kernels for %s", model, team_default_threads(), cpu_features());

@@ -97,6 +97,11 @@ ALWAYS_INLINE Vf AT(cached_vector)(const char *codes, int64_t type, int64_t n)
 
     memcpy(&low, &b, sizeof b);
     i = (Vi)_mm256_cvtepi8_epi32(low);
+#elif defined __aarch64__
+    uint32_t four;
+
+    memcpy(&four, &b, sizeof four);
+    i = (Vi)vmovl_s16(vget_low_s16(vmovl_s8(vcreate_s8(four))));
 #else
     i = __builtin_convertvector(b, Vi);
 #endif

@@ -1,20 +1,39 @@
 /* cpu.c - the table of kernels, and the level (instruction set) that this processor runs.
  *
- * FTX_CPU=plain|avx2|avx512 asks for a lower level than the machine has, for tests and to find bugs. */
+ * FTX_CPU=plain|avx2|avx512 (on Arm plain|dotprod|i8mm) asks for a lower level than the machine has, for tests and to find
+ * bugs. */
 #include "levels.h"
 
 #include <stdlib.h>
+#if defined __aarch64__
+#include <sys/auxv.h>
+#endif
 
-enum { CPU_PLAIN, CPU_AVX2, CPU_AVX512, CPU_LEVEL_COUNT };
+#if defined __aarch64__
+enum { CPU_PLAIN, CPU_DOTPROD, CPU_I8MM };
+static const char *const cpu_names[] = {"plain", "dotprod", "i8mm"};
+static const char *const cpu_said[] = {"NEON", "NEON dotprod", "NEON i8mm"};
+#else
+enum { CPU_PLAIN, CPU_AVX2, CPU_AVX512 };
+static const char *const cpu_names[] = {"plain", "avx2", "avx512"};
+#if defined __x86_64__
+static const char *const cpu_said[] = {"SSE2", "AVX2", "AVX-512"};
+#else
+static const char *const cpu_said[] = {"plain"};
+#endif
+#endif
+enum { CPU_LEVEL_COUNT = sizeof cpu_names / sizeof *cpu_names };
 
 #define CPU_FORM(name, level) name##_##level,
 #define CPU_ROW(name) {#name, {CPU_LEVELS(name, CPU_FORM)}},
+#define CPU_DOT_ROW(name) {#name, {CPU_DOT_LEVELS(name, CPU_FORM)}},
 static const struct {
     const char *name;
-    CpuKernel *form[CPU_LEVEL_COUNT];
-} cpu_families[] = {CPU_FAMILIES(CPU_ROW)};
+    CpuKernel *form[CPU_LEVEL_COUNT]; /* NULL: that of the level below */
+} cpu_families[] = {CPU_FAMILIES(CPU_ROW, CPU_DOT_ROW)};
 #undef CPU_FORM
 #undef CPU_ROW
+#undef CPU_DOT_ROW
 
 static int cpu_best_level(void)
 {
@@ -26,6 +45,10 @@ static int cpu_best_level(void)
         __builtin_cpu_supports("avx512dq"))
         return CPU_AVX512;
     return CPU_AVX2;
+#elif defined __aarch64__
+    if (!(getauxval(AT_HWCAP) & 1ul << 20)) /* HWCAP_ASIMDDP */
+        return CPU_PLAIN;
+    return getauxval(AT_HWCAP2) & 1ul << 13 ? CPU_I8MM : CPU_DOTPROD; /* HWCAP2_I8MM */
 #else
     return CPU_PLAIN;
 #endif
@@ -34,10 +57,8 @@ static int cpu_best_level(void)
 /* The level of this name; -1: there is none. */
 static int cpu_level_named(const char *name)
 {
-    static const char *const names[] = {"plain", "avx2", "avx512"};
-
-    for (int i = 0; i < (int)(sizeof names / sizeof *names); i++)
-        if (strcmp(name, names[i]) == 0)
+    for (int i = 0; i < CPU_LEVEL_COUNT; i++)
+        if (strcmp(name, cpu_names[i]) == 0)
             return i;
     return -1;
 }
@@ -61,22 +82,17 @@ bool cpu_asked_known(void)
 CpuKernel *cpu_kernel(const char *family)
 {
     for (size_t i = 0; i < sizeof cpu_families / sizeof *cpu_families; i++)
-        if (strcmp(cpu_families[i].name, family) == 0)
-            return cpu_families[i].form[cpu_level()];
+        if (strcmp(cpu_families[i].name, family) == 0) {
+            int level = cpu_level();
+
+            while (level > CPU_PLAIN && !cpu_families[i].form[level])
+                level--;
+            return cpu_families[i].form[level];
+        }
     return NULL;
 }
 
 const char *cpu_features(void)
 {
-    switch (cpu_level()) {
-    case CPU_AVX512: return "AVX-512";
-    case CPU_AVX2: return "AVX2";
-    }
-#if defined __aarch64__
-    return "NEON";
-#elif defined __x86_64__
-    return "SSE2";
-#else
-    return "plain";
-#endif
+    return cpu_said[cpu_level()];
 }

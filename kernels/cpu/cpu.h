@@ -48,7 +48,12 @@ const CpuExtents *cpu_extents(const char *family); /* NULL: no program runs this
 
 /* By name ("linear"), at the level of this processor; NULL: no such kernel. */
 CpuKernel *cpu_kernel(const char *family);
-const char *cpu_features(void); /* "AVX-512, BF16" */
-bool cpu_asked_known(void);     /* FTX_CPU, if set, names a level */
+const char *cpu_features(void); /* "AVX-512" */
+bool cpu_asked_known(void);     /* FTX_CPU, if set, names a level: one of these */
+#if defined __aarch64__
+#define CPU_LEVEL_NAMES "i8mm, dotprod or plain"
+#else
+#define CPU_LEVEL_NAMES "avx512, avx2 or plain"
+#endif
 
 #endif

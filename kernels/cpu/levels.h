@@ -1,6 +1,6 @@
 /* levels.h - names of functions that are compiled once for each level, and the list of kernels.
  *
- * AT(name) is name_plain, name_avx2 or name_avx512, by the LEVEL that is being compiled. */
+ * AT(name) is name_plain, name_avx2 ..., by the LEVEL that is being compiled. */
 #ifndef FTX_CPU_LEVELS_H
 #define FTX_CPU_LEVELS_H
 
@@ -8,6 +8,8 @@
 
 #if defined __x86_64__
 #include <immintrin.h>
+#elif defined __aarch64__
+#include <arm_neon.h>
 #endif
 
 #define AT_PASTE(name, level) name##_##level
@@ -33,9 +35,9 @@ static inline int64_t cpu_type_bytes(int64_t type)
     return type == CPU_FP32 ? 4 : cpu_is_code(type) ? 1 : 2;
 }
 
-/* All kernels by name; each exists at every level. */
+/* All kernels by name. F: at every level; D: also at those of AArch64 that add dot products of bytes and nothing else. */
 // clang-format off
-#define CPU_FAMILIES(F) \
+#define CPU_FAMILIES(F, D) \
     F(embed) F(embed_part) F(linear) F(rmsnorm) F(layernorm) F(act) F(glu) F(add) F(mul) F(mul_by) F(slice) F(join) F(scale) F(rope) \
     F(head_norm) F(append) F(append_norm) F(cache) F(attend) F(attend_paged) F(attend_packed) F(attend_texts) \
     F(cross_append) \
@@ -43,17 +45,23 @@ static inline int64_t cpu_type_bytes(int64_t type)
     F(route_weights) \
     F(select_first) F(select_last) F(select_id) F(pool_mean) F(normalize) F(sample) F(sample_probs) F(beam) F(route) \
     F(expert_linear) F(expert_sum) \
-    F(linear_q) F(quantise) F(all_reduce) F(all_gather) F(gather_logits) F(rank_slice)
+    D(linear_q) F(quantise) F(all_reduce) F(all_gather) F(gather_logits) F(rank_slice)
 // clang-format on
 
 #if defined __x86_64__
 #define CPU_LEVELS(name, X) X(name, plain) X(name, avx2) X(name, avx512)
+#define CPU_DOT_LEVELS CPU_LEVELS
+#elif defined __aarch64__
+#define CPU_LEVELS(name, X) X(name, plain)
+#define CPU_DOT_LEVELS(name, X) X(name, plain) X(name, dotprod) X(name, i8mm)
 #else
 #define CPU_LEVELS(name, X) X(name, plain)
+#define CPU_DOT_LEVELS CPU_LEVELS
 #endif
 
 #define CPU_DECLARE_ONE(name, level) CpuKernel name##_##level;
 #define CPU_DECLARE(name) CPU_LEVELS(name, CPU_DECLARE_ONE)
-CPU_FAMILIES(CPU_DECLARE)
+#define CPU_DECLARE_DOT(name) CPU_DOT_LEVELS(name, CPU_DECLARE_ONE)
+CPU_FAMILIES(CPU_DECLARE, CPU_DECLARE_DOT)
 
 #endif

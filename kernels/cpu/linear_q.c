@@ -15,7 +15,8 @@
  * Rows stay fp32 with precision.compute = "fp32", and where no kernel writes codes of them: behind a view.
  *
  * A vector of weights has 4 elements of LANES rows, which meet 4 broadcast elements of a row of x: TILE_ROWS rows of x times
- * QUANT_TILES tiles are in registers, and a single row of x takes twice as many tiles, since each sum is a chain. */
+ * QUANT_TILES tiles are in registers, and a single row of x takes twice as many tiles, since each sum is a chain. With i8mm
+ * two rows of x meet 8 elements of two rows of w (quant_pairs). */
 //@ kernel  linear_q
 //@ rank    220
 //@ args    x[M,K] xs:int8_rows.scales(x) xt:int8_rows.sums(x) w[N,K] b[N]:fp32 r[M,N] -> y
@@ -35,6 +36,7 @@
 //@ matmul  yes
 #ifndef LEVEL
 #define BODY "linear_q.c"
+#define BODY_DOTS
 #include "each.h"
 #else
 #include "tile.h"
@@ -64,6 +66,13 @@ typedef uint8_t AT(QuantVb) __attribute__((vector_size(LANES)));
 
 enum { AT(QUANT_PARTS) = QUANT_ROWS / LANES };
 
+/* What quant_dot takes from each code of 8 bits: NEON has products of two signed bytes, but until i8mm none of mixed ones. */
+#if defined __aarch64__ && DOTS < 2
+#define QUANT_LESS(bits) ((bits) == 8 ? 128 : 0)
+#else
+#define QUANT_LESS(bits) 0
+#endif
+
 /* a * b + c. A compiler that is free to fuse them does so in one loop and not in another, and bits would depend on rows. */
 ALWAYS_INLINE Vf AT(quant_fma)(Vf a, Vf b, Vf c)
 {
@@ -89,7 +98,7 @@ ALWAYS_INLINE Vi AT(quant_codes)(const char *x)
     return (Vi){0} + four;
 }
 
-/* sum + the products of 4 unsigned codes of w and 4 signed ones of x, lane by lane; bits: of a code of w. */
+/* sum + the products of 4 unsigned codes of w, less QUANT_LESS, and 4 signed ones of x, lane by lane; bits: of a code of w. */
 ALWAYS_INLINE Vi AT(quant_dot)(Vi sum, Vi w, Vi x, int bits)
 {
 #if LANES == 16
@@ -110,6 +119,20 @@ ALWAYS_INLINE Vi AT(quant_dot)(Vi sum, Vi w, Vi x, int bits)
     (void)bits;
     return sum + (Vi)_mm_madd_epi16(odd, _mm_srai_epi16((__m128i)x, 8)) +
            (Vi)_mm_madd_epi16(even, _mm_srai_epi16(_mm_slli_epi16((__m128i)x, 8), 8));
+#elif DOTS == 2
+    (void)bits;
+    __asm__("usdot %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(w), "w"(x));
+    return sum;
+#elif defined __aarch64__
+    const Vi code = bits == 8 ? (Vi)((Vu)w ^ 0x80808080) : w;
+#if DOTS == 1
+    __asm__("sdot %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(code), "w"(x));
+    return sum;
+#else
+    const int8x16_t a = (int8x16_t)code, b = (int8x16_t)x; /* 2 * 128 * 127 fits into 16 bits */
+
+    return (Vi)vpadalq_s16((int32x4_t)sum, vpaddq_s16(vmull_s8(vget_low_s8(a), vget_low_s8(b)), vmull_high_s8(a, b)));
+#endif
 #else
     (void)bits;
     for (int j = 0; j < 4; j++)
@@ -124,6 +147,16 @@ ALWAYS_INLINE Vi AT(quant_load)(const uint8_t *p)
 
     memcpy(&v, p, sizeof v);
     return v;
+}
+
+/* The upper codes of vectors of 4-bit codes. */
+ALWAYS_INLINE Vi AT(quant_upper)(Vi codes)
+{
+#if defined __aarch64__
+    return (Vi)vshrq_n_u8((uint8x16_t)codes, 4);
+#else
+    return (Vi)((Vu)codes >> 4) & ((Vi){0} + 0x0f0f0f0f);
+#endif
 }
 
 /* Scales and zeros of LANES rows of a group. */
@@ -143,7 +176,14 @@ ALWAYS_INLINE Vi AT(quant_zeros)(const QuantArgs *q, const uint8_t *w, int64_t g
     if (!q->have_zeros)
         return (Vi){0} + (q->bits == 4 ? 8 : 128);
     memcpy(&z, w + q->zeros + g * QUANT_ROWS + part * LANES, sizeof z);
+#if defined __aarch64__
+    uint32_t four;
+
+    memcpy(&four, &z, sizeof four);
+    return (Vi)vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(four))));
+#else
     return __builtin_convertvector(z, Vi);
+#endif
 }
 
 ALWAYS_INLINE Vf AT(quant_minima)(const QuantArgs *q, const uint8_t *w, int64_t g, int part)
@@ -160,9 +200,68 @@ ALWAYS_INLINE int32_t AT(quant_sum)(const QuantArgs *q, int64_t m, int64_t g)
     for (int64_t i = 0; i < q->group / 32; i++)
         sum += parts[i];
     for (int64_t i = 0; q->group == 16 && i < 16; i++)
-        sum += q->x[m * q->K + g * 16 + i];
+        sum += (int8_t)q->x[m * q->K + g * 16 + i];
     return sum;
 }
+
+#if DOTS == 2
+/* sum + the products of 8 unsigned codes of two rows of w and 8 signed ones of two rows of x. */
+ALWAYS_INLINE Vi AT(quant_two_by_two)(Vi sum, Vi w, Vi x)
+{
+    __asm__("usmmla %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(w), "w"(x));
+    return sum;
+}
+
+/* sum[m][..] = the products of group g, two rows of x at a time. A last row that is alone meets itself, and half of its sums
+ * are not used. */
+ALWAYS_INLINE void AT(quant_pairs)(int rows, int vectors, int bits, const QuantArgs *q, int64_t m0,
+                                   const uint8_t *const *w, int64_t g,
+                                   Vi sum[TILE_ROWS][QUANT_MAX_TILES * QUANT_ROWS / LANES])
+{
+    enum { PARTS = AT(QUANT_PARTS), PAIRS = TILE_ROWS / 2 };
+    const int64_t vector = QUANT_ROWS * 4;
+    Vi both[PAIRS][QUANT_MAX_TILES * PARTS][2]; /* [0]: of rows 0 and 1 of a vector of w, [1]: of 2 and 3 */
+
+#pragma GCC unroll 8
+    for (int m = 0; m < rows; m += 2)
+#pragma GCC unroll 16
+        for (int t = 0; t < vectors; t++)
+            both[m / 2][t][0] = both[m / 2][t][1] = (Vi){0};
+    for (int64_t k = g * q->group; k < (g + 1) * q->group; k += 8) {
+        Vi x[PAIRS];
+
+#pragma GCC unroll 8
+        for (int m = 0; m < rows; m += 2) {
+            const char *row = q->x + (m0 + m) * q->K + k;
+
+            x[m / 2] = (Vi)vcombine_s8(vld1_s8((const int8_t *)row),
+                                       vld1_s8((const int8_t *)(m + 1 < rows ? row + q->K : row)));
+        }
+#pragma GCC unroll 16
+        for (int t = 0; t < vectors; t++) {
+            const uint8_t *at = w[t / PARTS] + k * bits / 32 * vector + t % PARTS * LANES * 4;
+            const Vi codes = AT(quant_load)(at);
+            const Vi low = bits == 4 ? codes & 0x0f0f0f0f : codes;
+            const Vi high = bits == 4 ? AT(quant_upper)(codes) : AT(quant_load)(at + vector);
+            const Vi first = (Vi)vzip1q_s32((int32x4_t)low, (int32x4_t)high);
+            const Vi second = (Vi)vzip2q_s32((int32x4_t)low, (int32x4_t)high);
+#pragma GCC unroll 8
+            for (int m = 0; m < rows; m += 2) {
+                both[m / 2][t][0] = AT(quant_two_by_two)(both[m / 2][t][0], first, x[m / 2]);
+                both[m / 2][t][1] = AT(quant_two_by_two)(both[m / 2][t][1], second, x[m / 2]);
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (int m = 0; m < rows; m++)
+#pragma GCC unroll 16
+        for (int t = 0; t < vectors; t++) {
+            const int32x4_t a = (int32x4_t)both[m / 2][t][0], b = (int32x4_t)both[m / 2][t][1];
+
+            sum[m][t] = (Vi)(m % 2 ? vuzp2q_s32(a, b) : vuzp1q_s32(a, b));
+        }
+}
+#endif
 
 /* totals[m][..] (+)= groups [g0, g1) of rows m of x times `tiles` tiles of w; rows, tiles and bits are constants. */
 ALWAYS_INLINE void AT(quant_integers)(int rows, int tiles, int bits, const QuantArgs *q, int64_t m0,
@@ -171,19 +270,27 @@ ALWAYS_INLINE void AT(quant_integers)(int rows, int tiles, int bits, const Quant
     enum { PARTS = AT(QUANT_PARTS) };
     const int64_t vector = QUANT_ROWS * 4, step = bits == 4 ? 8 : 4;
     const Vi low = (Vi){0} + 0x0f0f0f0f;
+    const bool pairs = DOTS == 2 && rows > 1;
 
     for (int64_t g = g0; g < g1; g++) {
         Vi sum[TILE_ROWS][QUANT_MAX_TILES * PARTS];
 
+#if DOTS == 2
+        if (pairs)
+            AT(quant_pairs)(rows, tiles * PARTS, bits, q, m0, w, g, sum);
+#endif
 #pragma GCC unroll 8
         for (int m = 0; m < rows; m++) {
             const int32_t of_x = AT(quant_sum)(q, m0 + m, g);
 
 #pragma GCC unroll 16
-            for (int t = 0; t < tiles * PARTS; t++)
-                sum[m][t] = AT(quant_zeros)(q, w[t / PARTS], g, t % PARTS) * -of_x;
+            for (int t = 0; t < tiles * PARTS; t++) {
+                const Vi zeros = (AT(quant_zeros)(q, w[t / PARTS], g, t % PARTS) - QUANT_LESS(bits)) * -of_x;
+
+                sum[m][t] = pairs ? sum[m][t] + zeros : zeros;
+            }
         }
-        for (int64_t k = g * q->group; k < (g + 1) * q->group; k += step) {
+        for (int64_t k = g * q->group; !pairs && k < (g + 1) * q->group; k += step) {
             Vi codes[QUANT_MAX_TILES * PARTS];
 
 #pragma GCC unroll 16
@@ -201,7 +308,7 @@ ALWAYS_INLINE void AT(quant_integers)(int rows, int tiles, int bits, const Quant
                 const Vi x = AT(quant_codes)(q->x + (m0 + m) * q->K + k + 4);
 #pragma GCC unroll 16
                 for (int t = 0; t < tiles * PARTS; t++)
-                    sum[m][t] = AT(quant_dot)(sum[m][t], (Vi)((Vu)codes[t] >> 4) & low, x, bits);
+                    sum[m][t] = AT(quant_dot)(sum[m][t], AT(quant_upper)(codes[t]), x, bits);
             }
         }
 #pragma GCC unroll 16
@@ -285,6 +392,8 @@ ALWAYS_INLINE void AT(quant_floats)(int rows, int tiles, int bits, const QuantAr
 #define QUANT_TABLE_2(F, x, bits) F(x, 1, bits) F(x, 2, bits)
 #if TILE_ROWS == 6
 #define QUANT_EACH(F, x, bits) QUANT_TABLE_2(F, x, bits) F(x, 3, bits) F(x, 4, bits) F(x, 5, bits) F(x, 6, bits)
+#elif TILE_ROWS == 4
+#define QUANT_EACH(F, x, bits) QUANT_TABLE_2(F, x, bits) F(x, 3, bits) F(x, 4, bits)
 #else
 #define QUANT_EACH(F, x, bits) QUANT_TABLE_2(F, x, bits)
 #endif
@@ -372,6 +481,7 @@ void AT(linear_q)(const CpuCall *c)
         (&a, &q, m0, M - m0 < QUANT_BLOCK_X ? M - m0 : QUANT_BLOCK_X, n0, a.N - n0 < rows_w ? a.N - n0 : rows_w);
     }
 }
+#undef QUANT_LESS
 #undef QUANT_TILES
 #undef TILE_TILES
 #undef QUANT_RUN

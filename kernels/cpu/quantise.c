@@ -27,6 +27,8 @@ ALWAYS_INLINE Vi AT(quantise_round)(Vf x)
     return (Vi)_mm256_cvtps_epi32((__m256)x);
 #elif defined __x86_64__
     return (Vi)_mm_cvtps_epi32((__m128)x);
+#elif defined __aarch64__
+    return (Vi)vcvtnq_s32_f32((float32x4_t)x);
 #else
     Vi i = {0};
 
@@ -67,6 +69,11 @@ static void AT(quantise_group)(const float *x, int64_t group, int8_t *y, float *
             sum += code;
 #if LANES == 16
             _mm_storeu_si128((__m128i *)(void *)(y + i), _mm512_cvtepi32_epi8((__m512i)code));
+#elif defined __aarch64__
+            const int16x4_t half = vmovn_s32((int32x4_t)code);
+            const int8x8_t eight = vmovn_s16(vcombine_s16(half, half));
+
+            memcpy(y + i, &eight, LANES);
 #else
             for (int l = 0; l < LANES; l++)
                 y[i + l] = (int8_t)code[l];

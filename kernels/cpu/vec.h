@@ -3,8 +3,14 @@
  * Written with the compiler's vector types, so that one text serves SSE2, NEON, AVX2 and AVX-512;
  * `a * b + c` becomes a fused multiply-add where the level has one. The include guard is per level, so
  * that all kernels may be compiled as one file (runtime/ftx_all.c). */
-#if (LANES == 4 && !defined CPU_VEC_4) || (LANES == 8 && !defined CPU_VEC_8) || (LANES == 16 && !defined CPU_VEC_16)
-#if LANES == 4
+#if (LANES == 4 && !DOTS && !defined CPU_VEC_4) || (LANES == 8 && !defined CPU_VEC_8) || \
+    (LANES == 16 && !defined CPU_VEC_16) || (DOTS == 1 && !defined CPU_VEC_DOTPROD) || \
+    (DOTS == 2 && !defined CPU_VEC_I8MM)
+#if DOTS == 1
+#define CPU_VEC_DOTPROD
+#elif DOTS == 2
+#define CPU_VEC_I8MM
+#elif LANES == 4
 #define CPU_VEC_4
 #elif LANES == 8
 #define CPU_VEC_8
@@ -92,6 +98,8 @@ ALWAYS_INLINE Vf vwiden(Vh h)
     return (Vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)h), 16);
 #elif LANES == 8
     return (Vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)h), 16);
+#elif defined __aarch64__ /* here and below: gcc 12 moves vectors of 8 bytes element by element */
+    return (Vf)vshll_n_u16((uint16x4_t)h, 16);
 #else
     return (Vf)(__builtin_convertvector(h, Vu) << 16);
 #endif
@@ -103,6 +111,8 @@ ALWAYS_INLINE Vf vhalf(Vh h)
     return (Vf)_mm512_cvtph_ps((__m256i)h);
 #elif LANES == 8
     return (Vf)_mm256_cvtph_ps((__m128i)h);
+#elif defined __aarch64__
+    return (Vf)vcvt_f32_f16((float16x4_t)h);
 #else
     /* Exponent and mantissa move up by 13 bits, a product with 2^112 corrects the bias, for
      * subnormals too; infinities and NaN get the largest exponent. */

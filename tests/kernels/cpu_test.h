@@ -20,6 +20,8 @@
 
 #if defined __x86_64__
 static const char *const levels[] = {"plain", "avx2", "avx512"};
+#elif defined __aarch64__
+static const char *const levels[] = {"plain", "dotprod", "i8mm"};
 #else
 static const char *const levels[] = {"plain"};
 #endif

@@ -205,7 +205,11 @@ static void guard_one(const char *family, CpuKernel *kernel, const CpuCall *c, c
 /* One call at each level of the processor; the last gives the results. */
 static void guard(const char *family, const CpuCall *c)
 {
+#if defined __aarch64__
+    static const char *const levels[] = {"plain", "dotprod", "i8mm"};
+#else
     static const char *const levels[] = {"plain", "avx2", "avx512"};
+#endif
     Extent e[EXTENT_OPERANDS];
     const uint32_t n = sizes_of(family, c, e);
 

@@ -172,7 +172,7 @@ static FtxStatus cpu_open(const Artifact *a, const ArtifactPlan *plan, const Ftx
         return memory_fail(err, "the device", bytes);
     if (!cpu_asked_known()) {
         memory_free(&m, d, bytes);
-        return ftx_fail(err, FTX_EINVAL, "FTX_CPU is \"%s\": expected avx512, avx2 or plain", env_text(ENV_FTX_CPU));
+        return ftx_fail(err, FTX_EINVAL, "FTX_CPU is \"%s\": expected " CPU_LEVEL_NAMES, env_text(ENV_FTX_CPU));
     }
     d->memory = m;
     d->bytes = bytes;
