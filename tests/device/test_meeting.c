@@ -131,7 +131,7 @@ int __wrap_connect(int fd, const struct sockaddr *to, socklen_t bytes)
 enum { AGAIN = 3, CHILDREN }; /* AGAIN: the second process that is rank 1 */
 
 static pid_t child[CHILDREN];
-static int word[2]; /* a pipe between the processes of a case */
+static int word[2];     /* a pipe between the processes of a case */
 static unsigned master; /* port */
 static char said[8][600];
 static int n_said;
@@ -165,7 +165,7 @@ static int begin(void **state)
     n_said = 0;
     assert_int_equal(pipe(word), 0);
     set_master("127.0.0.1");
-    return setenv("FTX_PEER_TIMEOUT", "20", 1);
+    return setenv("FTX_PEER_TIMEOUT", "10", 1);
 }
 
 static int end(void **state)
@@ -208,6 +208,7 @@ static void join_as(const FtxOptions *o, int rank, int ranks, uint64_t artifact,
     Links *l;
     const FtxStatus s = links_open(o, rank, ranks, artifact, &l, &err);
 
+    links_close(l);
     if (words ? s && strstr(err.text, words) : !s)
         _exit(0);
     fprintf(stderr, "rank %d: %d %s\n", rank, (int)s, err.text);
@@ -335,7 +336,7 @@ static void one_does_not_come(void **state)
     char want[200];
 
     (void)state;
-    snprintf(want, sizeof want, "2 of 3 ranks have come to 127.0.0.1:%u within 120 s; there is no rank 2", master);
+    snprintf(want, sizeof want, "2 of 3 ranks have come to 127.0.0.1:%u within 60 s; there is no rank 2", master);
     if (is_child(1))
         join_as(NULL, 1, 3, ARTIFACT, want);
     world.ahead_at_hello_s = PAST_ALL_LIMITS_S;
