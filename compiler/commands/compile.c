@@ -9,6 +9,7 @@
 #include "command.h"
 #include "progress.h"
 #include "../embed.h"
+#include "../gguf/gguf.h"
 #include "../../runner/json.h"
 #include "../../runner/options.h"
 #include "../../runtime/base/file.h"
@@ -67,12 +68,10 @@ static const char *last_part(const char *path, Arena *keep)
 static const char *default_out(const char *spec, bool exe, Arena *keep)
 {
     const char *base = last_part(spec, keep);
-    size_t n = strlen(base);
+    size_t n = gguf_stem(base);
 
     if (n > 4 && strcmp(base + n - 4, ".lua") == 0)
         n -= 4;
-    else if (n > 5 && strcmp(base + n - 5, ".gguf") == 0)
-        n -= 5;
     return arena_printf(keep, "%.*s%s", (int)n, base, exe ? "" : ".ftx");
 }
 

@@ -118,7 +118,7 @@ static bool take_name(Bytes *b, const char *what, size_t number, const char **na
 
 /* --- keys --------------------------------------------------------------------------------------- */
 
-static size_t kind_bytes(GgufKind kind)
+size_t gguf_kind_bytes(GgufKind kind)
 {
     static const size_t bytes[] = {
         [GGUF_U8] = 1,  [GGUF_I8] = 1,   [GGUF_U16] = 2, [GGUF_I16] = 2, [GGUF_U32] = 4, [GGUF_I32] = 4,
@@ -166,12 +166,12 @@ static bool read_key(Bytes *b)
     k->at = b->at;
     if (k->kind == GGUF_STRING)
         return read_texts(b, k);
-    if (k->n > left(b) / kind_bytes(k->kind))
+    if (k->n > left(b) / gguf_kind_bytes(k->kind))
         return refuse(b, "key", k->name, "claims more elements than the file has bytes for: cut off or damaged");
     for (uint64_t i = 0; k->kind == GGUF_BOOL && i < k->n; i++)
         if (k->at[i] > 1)
             return refuse(b, "key", k->name, "has a flag that is neither 0 nor 1");
-    b->at += k->n * kind_bytes(k->kind);
+    b->at += k->n * gguf_kind_bytes(k->kind);
     return true;
 }
 
@@ -208,6 +208,7 @@ static bool read_tensor(Bytes *b, uint64_t *offset)
     if (!take(b, 4, &type) || !take(b, 8, offset))
         return refuse(b, "tensor", t->name, "has no type or no offset: the file ends");
     t->type = (GgufType)type;
+    t->path = b->g->path;
     for (size_t i = 0; i < LEN(types); i++)
         if (types[i].type == type) {
             const uint64_t row = t->rank ? (uint64_t)t->dim[0] : 1;
@@ -369,7 +370,7 @@ bool gguf_is_integer(const GgufKey *k)
 
 int64_t gguf_integer(const GgufKey *k, uint64_t i)
 {
-    const size_t bytes = kind_bytes(k->kind);
+    const size_t bytes = gguf_kind_bytes(k->kind);
     const bool negative = k->kind == GGUF_I8 || k->kind == GGUF_I16 || k->kind == GGUF_I32 || k->kind == GGUF_I64;
     uint64_t v = 0;
 

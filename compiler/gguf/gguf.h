@@ -9,6 +9,7 @@
 
 #include "../../runtime/base/arena.h"
 #include "../../runtime/base/diag.h"
+#include "../../runtime/base/file.h"
 
 enum { GGUF_MAX_RANK = 4, GGUF_MAX_NAME = 255 /* bytes of a name */ };
 
@@ -59,6 +60,7 @@ typedef enum GgufType {
 
 typedef struct GgufTensor {
     const char *name;
+    const char *path;      /* of its file */
     GgufType type;         /* or another number of the format's table */
     const char *type_name; /* "Q4_K" */
     uint32_t rank;
@@ -85,7 +87,18 @@ bool gguf_begins(const void *p, size_t n);
 /* Reads and checks all but the tensors' data. d names the file, the key or the tensor. */
 bool gguf_read(const char *path, const void *p, size_t n, Arena *keep, Gguf *out, Diag *d);
 
+/* Of the first part of a model in several files ("NAME-00001-of-00003.gguf"): reads the other parts and adds their tensors.
+ * Another part, and parts that do not make one model, are errors. Of a whole model: does nothing.
+ *
+ * maps   the files that were mapped are added, also where it fails; the caller unmaps them */
+bool gguf_join(Gguf *g, Arena *keep, FileMaps *maps, Diag *d);
+
+/* Bytes of a file's name without its end, ".gguf" or "-00001-of-00003.gguf". */
+size_t gguf_stem(const char *name);
+
 const GgufKey *gguf_key(const Gguf *g, const char *name); /* NULL: there is none */
+
+size_t gguf_kind_bytes(GgufKind kind); /* of an element that is a number or GGUF_BOOL */
 
 /* Element i of a key whose kind is a number or GGUF_BOOL. */
 double gguf_number(const GgufKey *k, uint64_t i);

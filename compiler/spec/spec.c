@@ -23,8 +23,10 @@ static const char *base_name(Arena *keep, const char *path)
     name = arena_strdup(keep, last && last[1] ? last + 1 : "model");
     free(real);
     dot = strrchr(name, '.');
-    if (dot && dot != name && (strcmp(dot, ".lua") == 0 || strcmp(dot, ".gguf") == 0))
+    if (dot && dot != name && strcmp(dot, ".lua") == 0)
         *dot = 0;
+    else
+        name[gguf_stem(name)] = 0;
     return name;
 }
 
@@ -112,9 +114,10 @@ static bool copy_text(const FileMap *map, Loc loc, Arena *keep, const char **tex
     return true;
 }
 
-/* The text of a spec file, or the parts of a GGUF file, which stay in `map`. */
-static bool read_file(Spec *spec, FileMap *map, Arena *keep, const char **text, Gguf *gguf, Diag *d)
+/* The text of a spec file, or what a GGUF file and the other files of its model have, which stays in `maps`. */
+static bool read_file(Spec *spec, FileMaps *maps, Arena *keep, const char **text, Gguf *gguf, Diag *d)
 {
+    FileMap *map = arena_push(keep, *maps);
     FtxError err;
 
     if (file_map(spec->path, map, &err))
@@ -122,7 +125,7 @@ static bool read_file(Spec *spec, FileMap *map, Arena *keep, const char **text, 
     spec->gguf = gguf_begins(map->at, map->bytes);
     if (!spec->gguf)
         return copy_text(map, (Loc){spec->path, 0}, keep, text, d);
-    if (!gguf_read(spec->path, map->at, map->bytes, keep, gguf, d))
+    if (!gguf_read(spec->path, map->at, map->bytes, keep, gguf, d) || !gguf_join(gguf, keep, maps, d))
         return false;
     *text = gguf_keys_text(gguf, keep);
     return true;
@@ -141,7 +144,7 @@ static bool read_one(Reader *r, const char *path, Arena *keep, Diag *d)
     Spec *spec = r->spec;
     Checkout checkout = {0};
     Gguf gguf = {0};
-    FileMap map = {0};
+    FileMaps maps = {0};
     const char *slash = strrchr(path, '/'), *text = "";
     bool ok;
 
@@ -157,7 +160,7 @@ static bool read_one(Reader *r, const char *path, Arena *keep, Diag *d)
         }
         checkout_drop(&checkout);
     } else {
-        ok = read_file(spec, &map, keep, &text, &gguf, d);
+        ok = read_file(spec, &maps, keep, &text, &gguf, d);
         if (ok) {
             const char *at = slash ? arena_strndup(keep, path, (size_t)(slash - path) + 1) : "";
 
@@ -166,7 +169,8 @@ static bool read_one(Reader *r, const char *path, Arena *keep, Diag *d)
             ok = spec->gguf ? sandbox_call(&r->box, run_gguf, &gguf)
                             : sandbox_call(&r->box, run_file, (void *)(uintptr_t)text);
         }
-        file_unmap(&map);
+        for (size_t i = 0; i < maps.n; i++)
+            file_unmap(&maps.at[i]);
     }
     spec->text = text_with_overrides(r, text, keep);
     sandbox_close(&r->box);

@@ -33,7 +33,7 @@ static bool add_file(Checkpoint *c, const char *path, Arena *keep, Diag *d)
     if (file_map(path, map, &err))
         return diag_error(d, (Loc){0}, "%s", err.text);
     if (gguf_begins(map->at, map->bytes))
-        return gguf_tensors(path, map, keep, &c->tensors, d);
+        return gguf_tensors(path, map, &c->maps, keep, &c->tensors, d);
     return safetensors_read(path, map, keep, &c->tensors, d);
 }
 

@@ -217,16 +217,16 @@ static void order_vector(Tensor *t, int64_t pairs, Arena *keep)
 
 /* --- the file ------------------------------------------------------------------------------------ */
 
-bool gguf_tensors(const char *path, const FileMap *map, Arena *keep, TensorList *out, Diag *d)
+bool gguf_tensors(const char *path, const FileMap *map, FileMaps *maps, Arena *keep, TensorList *out, Diag *d)
 {
     static const DType numbers[] = {[GGUF_TYPE_F32] = DT_FP32, [GGUF_TYPE_F16] = DT_FP16, [GGUF_TYPE_BF16] = DT_BF16};
-    const char *slash = strrchr(path, '/');
     Gguf g;
 
-    if (!gguf_read(path, map->at, map->bytes, keep, &g, d))
+    if (!gguf_read(path, map->at, map->bytes, keep, &g, d) || !gguf_join(&g, keep, maps, d))
         return false;
     for (size_t i = 0; i < g.tensors.n; i++) {
         const GgufTensor *from = &g.tensors.at[i];
+        const char *slash = strrchr(from->path, '/');
         Tensor *t = arena_push(keep, *out);
 
         *t = (Tensor){.name = from->name,
@@ -236,8 +236,8 @@ bool gguf_tensors(const char *path, const FileMap *map, Arena *keep, TensorList 
                       .at = from->at,
                       .bytes = from->bytes,
                       .elements = from->elements,
-                      .path = path,
-                      .file = slash ? slash + 1 : path};
+                      .path = from->path,
+                      .file = slash ? slash + 1 : from->path};
         for (uint32_t k = 0; k < t->rank; k++)
             t->dim[k] = from->dim[t->rank - 1 - k];
         for (size_t k = 0; k < LEN(blocks); k++)

@@ -48,10 +48,7 @@ typedef struct Merge {
 
 struct Checkpoint {
     const char *path; /* as given: what messages name */
-    struct {
-        FileMap *at;
-        size_t n, cap;
-    } maps;
+    FileMaps maps;
     TensorList tensors; /* sorted by name */
     struct {
         Merge *at;
@@ -86,8 +83,8 @@ const char *tensor_shape(const Tensor *t, Arena *a); /* "[2,3]" */
 /* Reads the header of one mapped safetensors file and appends its tensors. */
 bool safetensors_read(const char *path, const FileMap *map, Arena *keep, TensorList *out, Diag *d);
 
-/* The same of a mapped GGUF file (gguf.c). */
-bool gguf_tensors(const char *path, const FileMap *map, Arena *keep, TensorList *out, Diag *d);
+/* The same of a mapped GGUF file and of the other files of its model, which are added to maps (gguf.c). */
+bool gguf_tensors(const char *path, const FileMap *map, FileMaps *maps, Arena *keep, TensorList *out, Diag *d);
 
 /* Sorts the tensors by name. A name that is there twice is an error. */
 bool checkpoint_sort(Checkpoint *c, Diag *d);

@@ -9,6 +9,11 @@ typedef struct FileMap {
     size_t bytes;
 } FileMap;
 
+typedef struct FileMaps {
+    FileMap *at;
+    size_t n, cap;
+} FileMaps;
+
 /* Maps a whole file read-only. The reason names the path. */
 FtxStatus file_map(const char *path, FileMap *map, FtxError *err);
 void file_unmap(FileMap *map);

@@ -284,7 +284,6 @@ return function(file)
                                         table.concat(known, ", ")))
   end
   all:only("general.type", "model: adapters and projectors are not read", "model")
-  all:only("split.count", "1: join the parts of a model with llama-gguf-split --merge", 0, 1)
   if file.vocab < 2 then ftx.refuse(file.path, "tensor token_embd.weight is missing, or is no matrix") end
   local k = own_keys(file, name)
   local config = fields(file, all, k, arch)

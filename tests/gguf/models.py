@@ -5,7 +5,7 @@
 
 Architectures: matrices of F32, F16 or BF16; all of the artifact is equal, weights bit for bit. Quantised types: the
 checkout has the dequantised values in fp32; greedy tokens are equal. "refused": files that must not compile, and what is
-said of them. "fable": the storyteller with its tokenizer."""
+said of them. "split": a model in several files. "fable": the storyteller with its tokenizer."""
 import json, pathlib, random, subprocess, sys
 from writer import floats, matrix, rounded, write_gguf, write_safetensors
 
@@ -325,6 +325,37 @@ def refused(name, keys, stored, words):
         sys.exit("%s: exit code %d, wanted 2 and \"%s\": %s" % (name, code, words, err))
 
 
+def split():
+    """A model in three files, as llama-gguf-split writes them: the artifact of the whole one."""
+    keys, stored = make("split", {**BASE, **CASES["llama-mixed"]})
+    keys.update({"tokenizer.ggml.model": "none"})
+    write_gguf(ROOM / "split.gguf", keys, stored)
+    names = list(stored)
+    compiled(ROOM / "split.gguf", ROOM / "a.ftx")
+    for empty in (False, True):  # whether the first part has no tensors
+        cuts = [0, 0 if empty else 5, 9, len(names)]
+        for i in range(3):
+            own = {"split.no": ("u16", i), "split.count": ("u16", 3), "split.tensors.count": ("i32", len(names))}
+            write_gguf(ROOM / ("split-%05d-of-00003.gguf" % (i + 1)), own if i else {**keys, **own},
+                       {n: stored[n] for n in names[cuts[i]:cuts[i + 1]]})
+        compiled(ROOM / "split-00001-of-00003.gguf", ROOM / "b.ftx")
+        a, b = sections(ROOM / "a.ftx"), sections(ROOM / "b.ftx")
+        if a != b:
+            sys.exit("split: other sections: %s" % [k for k in a if a[k] != b.get(k)])
+    made = ROOM / "split.ftx"  # the name without -o
+    made.unlink(missing_ok=True)
+    r = subprocess.run([pathlib.Path(FTXC).resolve(), "compile", "split-00001-of-00003.gguf", "-t", "cpu", "-q"], cwd=ROOM)
+    if r.returncode or json.loads(run("show", made, "--json")[1])["model"]["name"] != "split":
+        sys.exit("split: the artifact, or its model, has another name")
+    code, _, err = run("compile", ROOM / "split-00003-of-00003.gguf", "-t", "cpu", "-q", "-o", ROOM / "c.ftx")
+    if code != 2 or "is part 3 of 3 of a model; name its first part, " not in err:
+        sys.exit("split: the last part: exit code %d: %s" % (code, err))
+    (ROOM / "split-00002-of-00003.gguf").unlink()
+    code, _, err = run("compile", ROOM / "split-00001-of-00003.gguf", "-t", "cpu", "-q", "-o", ROOM / "c.ftx")
+    if code != 2 or "part 2 of 3 is missing: there is no split-00002-of-00003.gguf beside it" not in err:
+        sys.exit("split: without a part: exit code %d: %s" % (code, err))
+
+
 FABLE = pathlib.Path("specs/fable")
 TEXTS = ["Once upon a time", " the 3rd of 12345 kings,\n\n  said: \"I'll go!\"", "\u00fcber <|end_of_text|> \u4e2d\u6587 e\u0301\t\r\n ", ""]
 
@@ -392,7 +423,6 @@ def refusals():
 
     change("general.architecture: rwkv6 is not read; these are:", general__architecture="rwkv6")
     change("general.type must be model", general__type="adapter")
-    change("split.count must be 1: join the parts", split__count=("u16", 2))
     change("llama.expert_weights_scale is not known; it may change the result", llama__expert_weights_scale=2.5)
     change("llama.long is not known; it may change the result", llama__long=("u32", [1] * 4097))
     change("llama.rope.scaling.type must be one of linear, longrope, none, yarn", llama__rope__scaling__type="ntk")
@@ -421,9 +451,10 @@ def refusals():
 def main():
     ROOM.mkdir(parents=True, exist_ok=True)
     (ROOM / "config.json").write_text('{"quantization_config": {"quant_method": "gptq"}}')  # not of these files
-    for name in sys.argv[3:] or list(CASES) + ["refused", "fable"]:
-        if name in ("refused", "fable"):
-            refusals() if name == "refused" else fable()
+    others = {"refused": refusals, "split": split, "fable": fable}
+    for name in sys.argv[3:] or [*CASES, *others]:
+        if name in others:
+            others[name]()
             continue
         case = {**BASE, **CASES[name]}
         make(name, case)

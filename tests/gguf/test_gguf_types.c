@@ -52,10 +52,11 @@ static void test_values(void **state)
     TensorList list = {0};
     Diag d = {0};
     FileMap map;
+    FileMaps more = {0};
     (void)state;
 
     assert_int_equal(file_map("tests/gguf/golden.gguf", &map, NULL), FTX_OK);
-    if (!gguf_tensors("golden.gguf", &map, keep, &list, &d))
+    if (!gguf_tensors("golden.gguf", &map, &more, keep, &list, &d))
         fail_msg("%s", d.text);
     for (size_t i = 0; i < LEN(types); i++) {
         const Tensor *t = find(&list, types[i].name);
