@@ -250,10 +250,11 @@ static void test_refused(void **state)
     }
 }
 
-/* A part that is no GGUF file, and one whose key has another type than the first part's. */
+/* A part that is no GGUF file, and one whose key has another type than the first part's: 7, whose bytes are those with which
+ * a text of 7 bytes begins. */
 static void test_damaged_parts(void **state)
 {
-    static const Part first = {"y-00001-of-00002.gguf", 0, 2, 0, {NULL}, "general.file_type", "7", 0};
+    static const Part first = {"y-00001-of-00002.gguf", 0, 2, 0, {NULL}, "general.file_type", "of seve", 0};
     const char *path;
     GgufBytes b = {0};
     FILE *f;
