@@ -165,7 +165,7 @@ static bool add_key_token(Found *f, const Gguf *g, const char *name)
 static bool read_keys(Found *f, const char *path, const FileMap *map)
 {
     static const char key[] = "tokenizer.chat_template";
-    Gguf g;
+    Gguf g = {0};
 
     if (!gguf_read(path, map->at, map->bytes, f->keep, &g, f->d) || !add_key_token(f, &g, "bos") ||
         !add_key_token(f, &g, "eos"))

@@ -147,7 +147,7 @@ static bool add_part(Gguf *g, const Split *s, int64_t no, Arena *keep, FileMaps 
     const char *path = part_path(g->path, no, s->count, keep);
     FileMap *map;
     FtxError err;
-    Gguf part;
+    Gguf part = {0};
     Split of;
 
     if (!file_exists(path))

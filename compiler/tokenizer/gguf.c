@@ -246,7 +246,7 @@ static bool add_frame(const Keys *k, bool begins)
 
 bool read_gguf(Build *b, const void *p, size_t n)
 {
-    Gguf g;
+    Gguf g = {0};
     Keys k = {.b = b, .g = &g};
     const char *model = "missing";
     bool begins = true;

@@ -220,7 +220,7 @@ static void order_vector(Tensor *t, int64_t pairs, Arena *keep)
 bool gguf_tensors(const char *path, const FileMap *map, FileMaps *maps, Arena *keep, TensorList *out, Diag *d)
 {
     static const DType numbers[] = {[GGUF_TYPE_F32] = DT_FP32, [GGUF_TYPE_F16] = DT_FP16, [GGUF_TYPE_BF16] = DT_BF16};
-    Gguf g;
+    Gguf g = {0};
 
     if (!gguf_read(path, map->at, map->bytes, keep, &g, d) || !gguf_join(&g, keep, maps, d))
         return false;
