@@ -98,7 +98,7 @@ try:
     text = ask(router, max_tokens=8)
 
     # Two streams at once: each replica has one, and events come before the end.
-    streams = [first_events(router, max_tokens=400) for _ in range(2)]
+    streams = [first_events(router, max_tokens=900) for _ in range(2)]
     router.wait_for("a stream on each", lambda: one.metric("vllm:num_requests_running") == 1 and two.metric("vllm:num_requests_running") == 1)
 
     # A replica drains: its stream goes on to the end, new requests go to the other.
@@ -109,7 +109,7 @@ try:
         check(ask(router, max_tokens=8) == text, "the other replica answers the same")
     check(two.metric("vllm:request_success_total") == before + 6, "all went to the other")
     for s, data in streams:
-        check(rest(s, data) >= 400, "both streams come to their end")
+        check(rest(s, data) >= 900, "both streams come to their end")
     check(one.process.wait(60) == 0, "the drained replica ends: " + one.said())
 
     # It is gone: no request notices.

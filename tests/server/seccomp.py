@@ -42,7 +42,7 @@ check(server.ask("POST", "/v1/embeddings", {"model": "tiny-bert", "input": "a b"
 check(server.ask("POST", "/v1/completions", {"prompt": 5}).status == 400, "a refusal")
 check(server.ask("GET", "/metrics").status == 200, "metrics")
 last = []
-ask = threading.Thread(target=lambda: last.append(texts(server.ask("POST", "/v1/completions", ASK | {"max_tokens": 400}))))
+ask = threading.Thread(target=lambda: last.append(texts(server.ask("POST", "/v1/completions", ASK | {"max_tokens": 900, "ignore_eos": True}))))
 ask.start()
 server.wait_for("it runs", lambda: server.metric("vllm:num_requests_running") == 1)
 server.stop()

@@ -4,7 +4,7 @@ import threading
 from client import Server, check, compile_model, request
 
 PATH = "/v1/completions"
-narrow = compile_model("narrow", "-D", "limits.sequences=2", "-D", "limits.tokens=8")
+narrow = compile_model("narrow", "-D", "limits.sequences=2", "-D", "limits.tokens=8", "-D", "limits.context=4096")
 server = Server(narrow)
 for priority in (0, None, 0.0):
     check(server.post(PATH, prompt="The king", max_tokens=1, priority=priority).status == 200, "no priority")
@@ -39,44 +39,40 @@ check(server.post(PATH, **SHORT, cache_salt="").status == 400, "an empty salt")
 check(server.post(PATH, **SHORT, cache_salt=5).status == 400, "a salt that is no string")
 
 # priorities: two run, the others begin by priority, then in the order of arrival
-def begin(**fields):
+def begin(name="", **fields):
     s = server.connect()
-    s.sendall(request("POST", PATH, dict(LATER, stream=True, **fields)))
+    s.sendall(request("POST", PATH, dict(LATER, stream=True, **fields), f"X-Request-Id: {name}\r\n" if name else ""))
     return s
 
 
 LATER = {"prompt": [5, 17, 9], "temperature": 0, "ignore_eos": True}
-long = [begin(max_tokens=900) for _ in range(2)]
+long = [begin(max_tokens=4000) for _ in range(2)] # nobody waits for their end
 server.wait_for("both run", lambda: server.metric("vllm:num_requests_running") == 2)
-order = []
-
-
-def read(name, s):
-    if s.recv(1):
-        order.append(name)
-    while b"[DONE]" not in s.recv(65536):
-        pass
-
-
-readers = []
+queued = []
 for name, priority in (("a", 3), ("b", -2147483648), ("c", 3), ("d", 0)):
-    waits = len(readers)
-    readers.append(threading.Thread(target=read, args=(name, begin(max_tokens=60, priority=priority))))
-    readers[-1].start()
-    server.wait_for("it waits", lambda: server.metric("vllm:num_requests_waiting") == waits + 1)
+    queued.append(begin("order-" + name, max_tokens=60, priority=priority))
+    server.wait_for("it waits", lambda: server.metric("vllm:num_requests_waiting") == len(queued))
 late = server.post(PATH, **LATER, max_tokens=1, deadline=0.05)
 check(late.status == 503 and late.error()["code"] == "deadline_exceeded", "too late: " + late.text)
 check(late.head.get("x-should-retry") == "false", "it says that it should not be sent again")
 data = begin(max_tokens=1, deadline=0.05)
 text = b""
 while b"[DONE]" not in text and b"deadline_exceeded" not in text:
-    text += data.recv(65536)
+    piece = data.recv(65536)
+    check(piece, "a stream that is too late broke off: " + text.decode())
+    text += piece
 check(b"deadline_exceeded" in text, "a stream that is too late")
 long[0].close() # one at a time from now on
-for r in readers:
-    r.join()
+for s in queued:
+    text = b""
+    while b"[DONE]" not in text:
+        piece = s.recv(65536)
+        check(piece, "a stream broke off: " + text.decode())
+        text += piece
 check(server.metric("vllm:request_queue_time_seconds_sum") > server.metric("vllm:request_prefill_time_seconds_sum"), "the time in the queue")
-check("".join(order) == "bdac", "the order: " + "".join(order))
+server.wait_for("all are in the log", lambda: server.said().count("order-") == 4)
+order = [line[6] for line in server.said().split("\n") if line.startswith("order-")] # they end as they begin, one at a time
+check(order == ["b", "d", "a", "c"], f"the order: {order}")
 check(server.post(PATH, **LATER, max_tokens=1, deadline=1000, priority=-5).status == 200, "in time")
 for s in long:
     s.close()
