@@ -18,7 +18,7 @@ static void write_adapters(const char *name, const json_t *test, char *options, 
     json_t *adapter;
     size_t i;
 
-    snprintf(options, bytes, "-D precision.weights=fp32 -D precision.compute=fp32 -D precision.kv=fp32");
+    snprintf(options, bytes, "-D precision.weights=fp32 -D precision.compute=fp32");
     json_array_foreach(json_object_get(test, "adapters"), i, adapter)
     {
         const size_t n = strlen(options);
