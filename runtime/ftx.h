@@ -391,7 +391,8 @@ typedef struct FtxRequest {
 
     /* A grammar: called before each new token with those that there are, it sets the bits of all tokens that may
      * follow (bits[id / 32] >> id % 32 & 1; all are 0). False, or no bit: the text ends with FTX_FINISH_STOP. It is called
-     * by ftx_engine_step, once for each token, also after a preemption, and must call no function of this engine. */
+     * by ftx_engine_step, once for each token, also after a preemption, and must call no function of this engine. On a GPU
+     * it is called while the step runs that computes the token's logits. */
     bool (*mask)(void *mask_user, int sample, const int32_t *ids, size_t count, uint32_t *bits);
     void *mask_user;
 } FtxRequest;

@@ -184,6 +184,8 @@ static void take_event(Job *j, const FtxEvent *e, const FtxHypothesis *best)
         add_token(c, choice, e->token, e->logprob, e->top);
     choice->finish = e->finish;
     choice->done = e->finish != FTX_RUNNING;
+    if (choice->matcher && choice->n_ids > first && !choice->done)
+        matcher_follow(choice->matcher, e->token, choice->n_ids);
     if (e->finish == FTX_FINISH_DEADLINE) {
         refuse_late(c);
         return;

@@ -1,19 +1,29 @@
 /* grammar.c - llguidance: its functions by dlsym, a model's vocabulary, and a matcher for each text.
  *
+ * A mask takes the library some 50 us, at times more than 1 ms. As soon as a text has a new token, a thread of the
+ * vocabulary computes the mask for the token after it, so several texts' masks are made at once and beside the engine's
+ * step, which begins at the same time. The engine asks for the mask while the step runs.
+ *
  * Declarations follow parser/llguidance.h of llguidance 1.x. Its structs may grow at their ends: they are zeroed, and
  * LlgConstraintInit has room behind it. */
 #include "grammar.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "text.h"
+#include "workers.h"
 #include "../runner/command.h"
 #include "../runtime/base/arena.h"
 
-enum { MOST_GRAMMAR = 64 << 10 }; /* bytes */
+enum {
+    MOST_GRAMMAR = 64 << 10, /* bytes */
+    MOST_THREADS = 8,        /* for the masks of a model's texts */
+};
 
 typedef struct LlgTokenizerInit {
     size_t struct_size;
@@ -60,12 +70,21 @@ struct Vocabulary {
     const GrammarLibrary *l;
     void *tokenizer;
     size_t mask_bytes;
+    Workers *threads;
 };
 
 struct Matcher {
     const Vocabulary *v;
     void *matcher;
-    size_t consumed; /* tokens */
+    pthread_mutex_t lock;
+    pthread_cond_t done;
+    bool working; /* a thread computes the mask; what follows is its own until it is done */
+    uint32_t id;  /* the token that it begins with */
+    size_t consumed;
+    bool made;       /* the mask of the token after those that are consumed: */
+    bool goes_on;    /* the text does not end here */
+    const char *why; /* of a library that has failed */
+    uint32_t *bits;  /* [mask_bytes] */
 };
 
 const GrammarLibrary *grammar_load(const char *file, char *error, size_t error_bytes)
@@ -107,6 +126,13 @@ static void list_tokens(const Served *m, Text *all, uint32_t *lengths)
     }
 }
 
+static Workers *open_threads(void)
+{
+    const long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+    return workers_open(n < 1 ? 1 : n < MOST_THREADS ? (int)n : MOST_THREADS);
+}
+
 Vocabulary *grammar_open(const GrammarLibrary *l, const Served *m, char *error, size_t error_bytes)
 {
     const uint32_t n = (uint32_t)m->info.vocab;
@@ -119,6 +145,7 @@ Vocabulary *grammar_open(const GrammarLibrary *l, const Served *m, char *error, 
     if (done)
         list_tokens(m, &bytes, lengths);
     v->l = l;
+    v->threads = done ? open_threads() : NULL;
     v->mask_bytes = (n + 31) / 32 * sizeof(uint32_t);
     if (done)
         v->tokenizer =
@@ -133,16 +160,21 @@ Vocabulary *grammar_open(const GrammarLibrary *l, const Served *m, char *error, 
                                 why, sizeof why);
     free(lengths);
     text_free(&bytes);
-    if (v->tokenizer)
+    if (v->tokenizer && v->threads)
         return v;
-    snprintf(error, error_bytes, "no grammars for %.100s: %.150s", m->name, why);
-    free(v);
+    snprintf(error, error_bytes, "no grammars for %.100s: %.150s", m->name,
+             done && !v->threads ? "no thread can be started" : why);
+    grammar_close(v);
     return NULL;
 }
 
 void grammar_close(Vocabulary *v)
 {
-    if (v)
+    if (!v)
+        return;
+    if (v->threads)
+        workers_close(v->threads);
+    if (v->tokenizer)
         v->l->free_tokenizer(v->tokenizer);
     free(v);
 }
@@ -257,6 +289,25 @@ void grammar_free(Grammar *g)
 
 /* --- a text ------------------------------------------------------------------------------------------------- */
 
+/* Takes the text's next n tokens; the mask of the one after them. */
+static void make_mask(Matcher *m, const uint32_t *ids, size_t n)
+{
+    const GrammarLibrary *l = m->v->l;
+    bool fails = n && l->matcher_consume_tokens(m->matcher, ids, n);
+
+    m->consumed += n;
+    m->made = true;
+    m->goes_on = false;
+    m->why = NULL;
+    if (!fails && l->matcher_is_stopped(m->matcher))
+        return;
+    if (fails || l->matcher_compute_mask_into(m->matcher, m->bits, m->v->mask_bytes)) {
+        m->why = l->matcher_get_error(m->matcher);
+        m->why = m->why ? m->why : "no reason is given";
+    }
+    m->goes_on = !m->why;
+}
+
 Matcher *matcher_open(const Vocabulary *v, const Grammar *g, Fault *f)
 {
     const GrammarLibrary *l = v->l;
@@ -278,31 +329,64 @@ Matcher *matcher_open(const Vocabulary *v, const Grammar *g, Fault *f)
 
     Matcher *m = command_must(calloc(1, sizeof *m));
 
-    *m = (Matcher){.v = v, .matcher = matcher};
+    *m = (Matcher){.v = v, .matcher = matcher, .bits = command_must(calloc(1, v->mask_bytes))};
+    pthread_mutex_init(&m->lock, NULL);
+    pthread_cond_init(&m->done, NULL);
+    make_mask(m, NULL, 0);
     return m;
+}
+
+/* Until no thread computes its mask. */
+static void await_mask(Matcher *m)
+{
+    pthread_mutex_lock(&m->lock);
+    while (m->working)
+        pthread_cond_wait(&m->done, &m->lock);
+    pthread_mutex_unlock(&m->lock);
 }
 
 void matcher_close(Matcher *m)
 {
-    if (m)
-        m->v->l->free_matcher(m->matcher);
+    if (!m)
+        return;
+    await_mask(m);
+    m->v->l->free_matcher(m->matcher);
+    pthread_cond_destroy(&m->done);
+    pthread_mutex_destroy(&m->lock);
+    free(m->bits);
     free(m);
+}
+
+/* A task of the vocabulary's threads. */
+static void work_ahead(void *matcher, void *unused)
+{
+    Matcher *m = matcher;
+
+    (void)unused;
+    make_mask(m, &m->id, 1);
+    pthread_mutex_lock(&m->lock);
+    m->working = false;
+    pthread_cond_signal(&m->done);
+    pthread_mutex_unlock(&m->lock);
+}
+
+void matcher_follow(Matcher *m, int32_t id, size_t count)
+{
+    await_mask(m);
+    if (!m->made || !m->goes_on || m->consumed + 1 != count)
+        return; /* matcher_mask does it all */
+    m->id = (uint32_t)id;
+    m->working = true;
+    workers_add(m->v->threads, work_ahead, m, NULL);
 }
 
 bool matcher_mask(Matcher *m, const int32_t *ids, size_t count, uint32_t *bits, const char **why)
 {
-    const GrammarLibrary *l = m->v->l;
-    const size_t n = count - m->consumed;
-    bool fails = n && l->matcher_consume_tokens(m->matcher, (const uint32_t *)ids + m->consumed, n);
-
-    *why = NULL;
-    m->consumed = count;
-    if (!fails && l->matcher_is_stopped(m->matcher))
-        return false;
-    fails = fails || l->matcher_compute_mask_into(m->matcher, bits, m->v->mask_bytes);
-    if (fails) {
-        *why = l->matcher_get_error(m->matcher);
-        *why = *why ? *why : "no reason is given";
-    }
-    return !fails;
+    await_mask(m);
+    if (!m->made || m->consumed != count)
+        make_mask(m, (const uint32_t *)ids + m->consumed, count - m->consumed);
+    *why = m->why;
+    if (m->goes_on)
+        memcpy(bits, m->bits, m->v->mask_bytes);
+    return m->goes_on;
 }

@@ -28,6 +28,8 @@ void grammar_free(Grammar *g);
 /* A matcher of a new text. NULL: the grammar is wrong, and f says where. */
 Matcher *matcher_open(const Vocabulary *v, const Grammar *g, Fault *f);
 void matcher_close(Matcher *m); /* NULL is allowed */
+/* Token number `count` of the text is there, another follows: its mask is computed by another thread. */
+void matcher_follow(Matcher *m, int32_t id, size_t count);
 /* FtxRequest.mask for one text: ids are all its new tokens. *why: of a library that has failed; else NULL. */
 bool matcher_mask(Matcher *m, const int32_t *ids, size_t count, uint32_t *bits, const char **why);
 

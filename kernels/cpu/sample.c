@@ -84,6 +84,14 @@ static uint32_t sample_philox(const uint32_t counter[4], uint32_t key0, uint32_t
     return c0;
 }
 
+/* What the draw of a row's next token takes: 24 bits, below 1. */
+static inline double sample_uniform(const SampleRow *r)
+{
+    const uint32_t counter[4] = {(uint32_t)r->row->kv_len, (uint32_t)r->p->sample, 0, 0};
+
+    return (double)(sample_philox(counter, r->p->seed_low, r->p->seed_high) >> 8) * 0x1p-24;
+}
+
 #endif
 
 /* Runs the statements at the end for every z[i] = f >= low, i ascending, with the mass of f. */
@@ -165,8 +173,8 @@ static float AT(sample_bound)(const float *z, int64_t V, int64_t k)
     return sample_value(AT(sample_select)(best, groups, &all, none, 0, NULL, (double)k, &above));
 }
 
-/* top-k, top-p and min-p over z. */
-static SampleKept AT(sample_keep)(const FtxParams *p, const float *z, int64_t V, SampleScale scale)
+/* top-k, top-p and min-p over z. rest: the mass of values that are not in z, smaller than all in it; 0 with top-k. */
+static SampleKept AT(sample_keep)(const FtxParams *p, const float *z, int64_t V, SampleScale scale, double rest)
 {
     SampleKept kept = {.key = sample_key(-__builtin_inff()), .value = -__builtin_inff(), .ties = V};
     double above;
@@ -180,7 +188,7 @@ static SampleKept AT(sample_keep)(const FtxParams *p, const float *z, int64_t V,
         kept.value = sample_value(kept.key);
     }
     if (p->top_p < 1.0f) {
-        double total = 0.0;
+        double total = rest;
 
         SAMPLE_EACH(z, V, kept.value, scale, i, f, mass, total += mass;)
 
@@ -247,7 +255,7 @@ static SampleScale AT(sample_process)(const SampleRow *r, SampleKept *kept)
     scale.max = AT(sample_max)(r->z, r->V, &where);
     if (p->temperature > 0.0f) {
         scale.inv_temperature = __builtin_fminf(1.0f / p->temperature, 1e30f);
-        *kept = AT(sample_keep)(p, r->z, r->V, scale);
+        *kept = AT(sample_keep)(p, r->z, r->V, scale, 0.0);
         if (p->typical_p > 0.0f)
             *kept = AT(sample_typical)(p->typical_p, r->z, r->V, kept, scale);
     } else {
@@ -258,8 +266,7 @@ static SampleScale AT(sample_process)(const SampleRow *r, SampleKept *kept)
 
 static int32_t AT(sample_draw)(const SampleRow *r, const SampleKept *kept, SampleScale scale)
 {
-    const uint32_t counter[4] = {(uint32_t)r->row->kv_len, (uint32_t)r->p->sample, 0, 0};
-    const double u = (double)(sample_philox(counter, r->p->seed_low, r->p->seed_high) >> 8) * 0x1p-24;
+    const double u = sample_uniform(r);
     double total = 0.0, sum = 0.0;
     int64_t ties = 0, last = 0;
 
@@ -385,5 +392,7 @@ void AT(sample_probs)(const CpuCall *c)
             y[i] = (float)(y[i] / total);
     }
 }
+
+#include "masked.h"
 #undef SAMPLE_EACH
 #endif

@@ -12,6 +12,7 @@
 typedef struct Device Device;
 typedef struct Session Session;
 typedef struct Trace Trace; /* trace.h */
+typedef struct Team Team;   /* base/team.h */
 
 enum { FTX_CHAIN = 5 }; /* decode runs that a GPU takes as one graph */
 
@@ -72,6 +73,9 @@ typedef struct DeviceApi {
     FtxStatus (*wait)(Session *s, FtxError *err); /* until all that was enqueued is done */
     /* Whether OUT may change without `wait` (a GPU) or is final when run returns (the CPU). */
     bool asynchronous;
+
+    /* The session's threads, idle between runs. NULL: it has none for others. */
+    Team *(*team)(Session *s);
 
     /* Profiling: run waits after each launch and adds its time to its kernel's row. */
     FtxStatus (*profile)(Session *s, bool on, const FtxProfile **rows, size_t *n, FtxError *err);

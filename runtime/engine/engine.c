@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../kernels/cpu/cpu.h"
 #include "../base/env.h"
 #include "../base/sized.h"
 
@@ -26,6 +25,7 @@ static Prefix *lay_out_prefix(Carve *c, const FtxFacts *f)
 /* What the arrays of an engine depend on, beside the facts of its model. */
 typedef struct EngineSizes {
     uint32_t slots, waiting; /* requests that run, and wait */
+    int threads;
     size_t stream, hyp_text;
     bool prefix;
 } EngineSizes;
@@ -76,11 +76,6 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, const EngineSizes 
     to->batch = carve(c, slots, sizeof *to->batch);
     to->shares = carve(c, slots, sizeof *to->shares);
     to->scratch_rows = carve(c, slots, sizeof *to->scratch_rows);
-    to->draw.row = carve(c, f->vocab, sizeof *to->draw.row);
-    to->draw.logits = carve(c, f->vocab, sizeof *to->draw.logits);
-    to->draw.z = carve(c, f->vocab, sizeof *to->draw.z);
-    to->draw.marks = carve(c, f->vocab, sizeof *to->draw.marks);
-    to->draw.bits = carve(c, (f->vocab + 31) / 32, sizeof *to->draw.bits);
     to->top = carve(c, (size_t)slots * MOST_TOP, sizeof *to->top);
     to->prompt_logprob = carve(c, slots, sizeof *to->prompt_logprob);
     to->prompt_top = carve(c, (size_t)slots * MOST_TOP, sizeof *to->prompt_top);
@@ -108,6 +103,7 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, const EngineSizes 
         r = e ? &e->request[i] : &nobody;
         r->logits = carve(c, f->vocab, sizeof *r->logits);
     }
+    draw_lay_out(&to->draw, c, f, f->kind == FTX_MODEL_ENCODER ? 0 : slots, size->threads);
     to->hyp_ids = carve(c, lanes ? (size_t)slots * f->context : 0, sizeof *to->hyp_ids);
     to->hyp_logps = carve(c, lanes ? (size_t)slots * f->context : 0, sizeof *to->hyp_logps);
     to->hyp_text = carve(c, lanes ? slots : 0, size->hyp_text);
@@ -164,7 +160,6 @@ static FtxStatus fill_engine(FtxEngine *e, uint64_t kv_bytes, FtxError *err)
 
     if (s)
         return s;
-    e->draw.sample = cpu_kernel("sample");
     e->nan = env_on(ENV_FTX_NAN);
     fill_lists(e);
     schedule_ladders(e);
@@ -175,6 +170,9 @@ static FtxStatus fill_engine(FtxEngine *e, uint64_t kv_bytes, FtxError *err)
     }
     if (!s)
         s = e->api->session_open(e->model->device, kv_bytes, &e->session, &pages, err);
+    if (s)
+        return s;
+    s = draw_open(e, err);
     if (s)
         return s;
     pages_init(&e->pages, pages);
@@ -209,6 +207,7 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
     const uint32_t slots = f->sequences < f->tokens ? f->sequences : f->tokens;
     const EngineSizes sizes = {
         .slots = slots,
+        .threads = o.threads > 0 ? o.threads : team_default_threads(),
         .waiting = o.queue_requests ? (uint32_t)o.queue_requests : slots * WAITING_PER_SEQUENCE,
         .stream = stream_bytes(model->tokenizer),
         .hyp_text = hypothesis_bytes(f, model->tokenizer),
@@ -262,6 +261,7 @@ void ftx_engine_close(FtxEngine *e)
         tracing_end(e, NULL, NULL);
     if (e->session) {
         e->api->wait(e->session, NULL);
+        draw_close(e);
         e->api->session_close(e->session);
     }
     tokenizer_scratch_close(e->scratch);

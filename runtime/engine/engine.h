@@ -14,6 +14,7 @@
 #define FTX_ENGINE_H
 
 #include "../../kernels/device/io.h"
+#include "../base/team.h"
 #include "../device/trace.h"
 #include "batch.h"
 #include "fair.h"
@@ -121,6 +122,9 @@ typedef struct Request {
     /* What of its logits comes to the host at each token: log-probabilities, or all for a choice there (draw.c). */
     int top;           /* FtxRequest.top_logprobs */
     bool on_host;      /* the host chooses its tokens */
+    int asked;         /* the length for which its mask was asked; -1: none */
+    int allowed;       /* ids that that mask allows: 0, 1 or 2 for more */
+    int32_t only;      /* the first of them */
     bool wants_prompt; /* log-probabilities of the prompt: its rows are of one token each (score.c) */
     bool (*mask)(void *user, int sample, const int32_t *ids, size_t count, uint32_t *bits);
     void *mask_user;
@@ -144,6 +148,36 @@ typedef struct Request {
     float *logits;      /* [vocab] */
     Stream stream;
 } Request;
+
+/* --- draw.c: tokens that the host chooses ------------------------------------------------------------ */
+
+typedef struct DrawScratch { /* of one thread */
+    float *z, *values;       /* [vocab + 32] */
+    int32_t *ids;            /* likewise */
+    float *best;             /* [vocab / 32] */
+    uint32_t *marks;         /* [vocab], zero between calls */
+} DrawScratch;
+
+typedef struct DrawItem { /* a row whose token the host chooses */
+    Request *request;
+    int row;        /* of the step */
+    FtxOut *out;    /* token -1: none is allowed */
+    double log_sum; /* with log-probabilities: log(sum(exp(logits))) */
+} DrawItem;
+
+typedef struct Drawing {
+    void (*sample)(const struct CpuCall *call); /* the CPU's kernels */
+    void (*choose)(const struct CpuCall *call);
+    float *row, *z;       /* [vocab]: a row of the device; scratch */
+    uint32_t *marks;      /* [vocab], zero between calls */
+    DrawItem *item;       /* [slots] */
+    DrawScratch *scratch; /* [scratches] */
+    int scratches;
+    uint32_t *bits; /* [slots][vocab / 32]: masks, by slot */
+    float *rows;    /* [slots][vocab]: logits by row; rarely touched */
+    Team *team;     /* NULL: one thread */
+    bool own_team;
+} Drawing;
 
 /* --- the engine --------------------------------------------------------------------------------------- */
 
@@ -213,11 +247,7 @@ struct FtxEngine {
     SlotTable page_table, group_table; /* of all slots; the lanes of a beam search, by the slot of lane 0 */
     SlotTable word_table;              /* bad words */
     SlotTable history;                 /* token history that the host writes: prompts that another sample has fed */
-    struct {
-        void (*sample)(const struct CpuCall *call); /* the CPU's kernel */
-        float *row, *logits, *z;                    /* [vocab]: a row of the device; with a mask; processed */
-        uint32_t *marks, *bits;                     /* [vocab], zero between calls; [vocab / 32]: the mask */
-    } draw;
+    Drawing draw;
     FtxTop *top;           /* [sequences][MOST_TOP]: of the rows whose results are being taken */
     float *prompt_logprob; /* [sequences]: of the prompt that score_prompt has worked on, and its likeliest tokens */
     FtxTop *prompt_top;    /* [sequences][MOST_TOP] */
@@ -265,6 +295,7 @@ void submit_end_others(FtxEngine *e, Events *v); /* those that were cancelled, o
 FtxStatus flight_step(FtxEngine *e, Events *v, FtxError *err);
 
 /* take.c: the oldest run of f that was not read. */
+void take_ask(FtxEngine *e, const Flight *f); /* asks the masks of its rows; the run may go on */
 /* Waits for it. Its tokens are in the requests then, and all that the next run would overwrite has been read. */
 FtxStatus take_land(FtxEngine *e, const Flight *f, FtxError *err);
 /* A row has its result, so the run is about to land; also where no row gets one, because then nobody can tell. */
@@ -273,8 +304,15 @@ bool take_ends(const FtxEngine *e, const Flight *f);                    /* lande
 FtxStatus take_tell(FtxEngine *e, Flight *f, Events *v, FtxError *err); /* landed: adds its events */
 
 /* draw.c */
-/* Chooses r's next token from the logits in e->draw.row. False: no token is allowed. */
-bool draw_token(FtxEngine *e, Request *r, FtxOut *out);
+void draw_lay_out(Drawing *d, Carve *c, const FtxFacts *f, uint32_t slots, int threads);
+FtxStatus draw_open(FtxEngine *e, FtxError *err); /* e->session is open */
+void draw_close(FtxEngine *e);
+/* Asks r's mask which tokens may follow its first `length` ones; once for each length. */
+void draw_ask(FtxEngine *e, Request *r, int length);
+/* Chooses the tokens of e->draw.item[n], rows ascending, whose step has ended and whose masks were asked. */
+FtxStatus draw_rows(FtxEngine *e, int n, FtxError *err);
+const float *draw_logits(const FtxEngine *e,
+                         int row); /* those of an item with log-probabilities, until the next draw */
 /* The logarithm of the sum of exp(logit) of e->draw.row. r: the request that it belongs to. */
 double draw_log_sum(FtxEngine *e, const Request *r);
 

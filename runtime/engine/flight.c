@@ -210,6 +210,7 @@ FtxStatus flight_step(FtxEngine *e, Events *v, FtxError *err)
     s = enqueue_runs(e, err);
     if (s)
         return s;
+    take_ask(e, f);
     if (e->api->asynchronous && f->issued - f->taken == 1 && !goes_on(e) && is_certain(e))
         return is_time(e) ? change(e, v, err) : FTX_OK;
     s = take_land(e, f, err);

@@ -453,6 +453,7 @@ FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *
     r->wants_prompt = q->prompt_logprobs;
     r->mask = q->mask;
     r->mask_user = q->mask_user;
+    r->asked = -1;
     r->priority = q->priority;
     r->deadline = q->deadline_ms * 1e-3;
     r->salt = q->cache_salt;

@@ -85,34 +85,68 @@ static const FtxOut *out_of(const FtxEngine *e, const Flight *f, int i)
     return &e->out[(size_t)(length_then(f, i) % FTX_OUT_RING) * e->facts->sequences + (size_t)i];
 }
 
+void take_ask(FtxEngine *e, const Flight *f)
+{
+    for (int i = 0; i < f->rows; i++) {
+        const Row *w = &f->row[i];
+
+        if (w->request && w->emit && !w->lane && w->request->on_host)
+            draw_ask(e, w->request, length_then(f, i));
+    }
+}
+
 static FtxStatus land_row(FtxEngine *e, const Flight *f, int i, FtxError *err)
 {
     Request *r = f->row[i].request;
     const int length = length_then(f, i);
     const FtxOut *from = out_of(e, f, i);
-    FtxOut *o = &e->landed[i];
     FtxStatus s = await_result(e, f, from, length, err);
 
     if (s)
         return s;
-    *o = *from;
+    e->landed[i] = *from;
     r->fed = r->length = length;
     r->unread = false;
     reuse_landed(e, r, length);
-    if (r->wants_logits && length == r->prompt)
-        s = keep_logits(e, r, i, err);
-    if (!s && engine_reads_logits(r))
-        s = read_row(e, i, err);
-    if (!s && r->on_host && !draw_token(e, r, o))
-        o->token = NO_TOKEN;
-    r->length = length + 1;
-    if (s || r->beam.width)
-        return s;
+    return r->wants_logits && length == r->prompt ? keep_logits(e, r, i, err) : FTX_OK;
+}
+
+/* The rows whose tokens the host chooses. Their requests' lengths are without the new token. */
+static FtxStatus draw_flight(FtxEngine *e, const Flight *f, FtxError *err)
+{
+    int n = 0;
+
+    for (int i = 0; i < f->rows; i++) {
+        const Row *w = &f->row[i];
+
+        if (w->request && w->emit && !w->lane && w->request->on_host)
+            e->draw.item[n++] = (DrawItem){.request = w->request, .row = i, .out = &e->landed[i]};
+    }
+    return n ? draw_rows(e, n, err) : FTX_OK;
+}
+
+/* The token that row i has, and its log-probabilities. */
+static FtxStatus keep_token(FtxEngine *e, const Flight *f, int i, double log_sum, FtxError *err)
+{
+    Request *r = f->row[i].request;
+    const int length = r->length++;
+    FtxOut *o = &e->landed[i];
+    const float *logits = r->on_host ? draw_logits(e, i) : e->draw.row;
+    FtxStatus s = FTX_OK;
+
+    if (r->beam.width)
+        return FTX_OK;
     r->ids[length] = o->token == NO_TOKEN ? 0 : is_forced(r, o) ? r->forced_eos : o->token; /* 0: a ghost reads it */
-    if (engine_reads_logits(r) && o->token != NO_TOKEN)
-        o->logprob = logprobs_at(e->draw.row, e->facts->vocab, draw_log_sum(e, r), r->ids[length],
-                                 e->top + (size_t)i * MOST_TOP, r->top);
-    return FTX_OK;
+    if (!engine_reads_logits(r) || !(r->top || r->wants_logprob) || o->token == NO_TOKEN)
+        return FTX_OK;
+    if (!r->on_host) {
+        s = read_row(e, i, err);
+        log_sum = s ? 0.0 : draw_log_sum(e, r);
+    }
+    if (!s)
+        o->logprob =
+            logprobs_at(logits, e->facts->vocab, log_sum, r->ids[length], e->top + (size_t)i * MOST_TOP, r->top);
+    return s;
 }
 
 FtxStatus take_land(FtxEngine *e, const Flight *f, FtxError *err)
@@ -129,6 +163,14 @@ FtxStatus take_land(FtxEngine *e, const Flight *f, FtxError *err)
             s = land_row(e, f, i, err);
         else
             reuse_landed(e, w->request, w->from + w->count);
+    }
+    if (!s)
+        s = draw_flight(e, f, err);
+    for (int i = 0, drawn = 0; i < f->rows && !s; i++) {
+        const Row *w = &f->row[i];
+
+        if (w->request && !w->lane && w->emit)
+            s = keep_token(e, f, i, w->request->on_host ? e->draw.item[drawn++].log_sum : 0.0, err);
     }
     return s;
 }

@@ -218,6 +218,56 @@ static void sample(const char *name, int V, FtxParams p, int threads)
     free(x), free(arg[9]), free(arg[10]);
 }
 
+/* The host's choice under a mask that allows every `every`-th id: of logits as a trained model has them, a few high above
+ * many. In front of it, what it took the place of: -inf for the others, then `sample`. */
+static void masked(const char *name, int V, int every, FtxParams p)
+{
+    enum { CALLS = 50 };
+    static int32_t history[1024], ends[8];
+    static FtxBias bias[8];
+    static FtxToken token;
+    static FtxOut out[8];
+    const int words = (V + 31) / 32;
+    int32_t y[1];
+    FtxRow row = {.q_len = 1, .kv_len = 500, .emit = 1, .prompt = 10, .limit = 1 << 30};
+    float *x = filled((size_t)(V + 32) * 4, DT_FP32), *logits = filled((size_t)V * 4, DT_FP32);
+    void *room[4];
+    uint32_t *bits = calloc((size_t)words, 4), *marks = calloc((size_t)V, 4);
+    const int64_t k[] = {
+        [SAMPLE_V] = V, [SAMPLE_CONTEXT] = 1024, [SAMPLE_SEQUENCES] = 1, [SAMPLE_ENDS] = 8, [SAMPLE_BIAS] = 8};
+    double best[2] = {1e9, 1e9};
+
+    if (!strstr(name, wanted))
+        return;
+    for (int i = 0; i < V; i++) /* uniform in -1 to 1, with a long tail above */
+        x[i] = x[i] * 32.0f + (i % 977 == 0 ? 8.0f : 0.0f) + (i % 9973 == 0 ? 6.0f : 0.0f);
+    for (int i = 0; i < 4; i++)
+        room[i] = calloc((size_t)V + 32, 4);
+    for (int i = 0; i < V; i += every)
+        bits[i / 32] |= 1u << i % 32;
+    void *const then[] = {logits, &row,    &p,  ends, bias,    token.id ? ends : NULL,
+                          &token, history, out, y,    room[0], marks};
+    void *const now[] = {x, &row, &p, ends, bias, NULL, history, bits, out, room[0], room[1], room[2], room[3], marks};
+
+    for (int i = 0; i < CALLS; i++) {
+        double at = seconds();
+
+        for (int v = 0; v < V; v++)
+            logits[v] = bits[v / 32] >> (v % 32) & 1 ? x[v] : -INFINITY;
+        row.done = 0, row.kv_len = 500;
+        cpu_kernel("sample")(&(CpuCall){.arg = then, .k = k, .T = 1, .S = 1, .threads = 1});
+        best[0] = fmin(best[0], seconds() - at);
+        row.kv_len = 500;
+        at = seconds();
+        cpu_kernel("sample_masked")(&(CpuCall){.arg = now, .k = k, .T = 1, .S = 1, .threads = 1});
+        best[1] = fmin(best[1], seconds() - at);
+    }
+    printf("%-32s V=%d 1 in %-5d %9.1f us, before %9.1f\n", name, V, every, best[1] * 1e6, best[0] * 1e6);
+    free(x), free(logits), free(bits), free(marks);
+    for (int i = 0; i < 4; i++)
+        free(room[i]);
+}
+
 int main(int argc, char **argv)
 {
     const int threads = argc > 1 ? atoi(argv[1]) : 1;
@@ -262,5 +312,21 @@ int main(int argc, char **argv)
     sample("top-k 40, top-p", 128256, (FtxParams){.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .repetition = 1},
            threads);
     sample("top-p alone", 128256, (FtxParams){.temperature = 0.8f, .top_p = 0.95f, .repetition = 1}, threads);
+    for (int every = 1; every <= 10000; every *= 100) {
+        const FtxParams base = {.top_p = 1.0f, .repetition = 1.0f};
+        FtxParams q = base;
+
+        q.simple = 1;
+        masked("masked, greedy", 128256, every, q);
+        q = base;
+        q.temperature = 1.0f;
+        masked("masked, temperature", 128256, every, q);
+        q.top_p = 0.9f;
+        masked("masked, top-p 0.9", 128256, every, q);
+        q.top_k = 50;
+        masked("masked, top-k 50, top-p 0.9", 128256, every, q);
+        q.repetition = 1.1f;
+        masked("masked, penalty, top-k, top-p", 128256, every, q);
+    }
     return 0;
 }

@@ -325,6 +325,177 @@ static void coldest(void **state)
     }
 }
 
+/* --- sample_masked: some ids of one row -------------------------------------------------------------------- */
+
+/* Its token under a mask; NULL: all ids. What lies behind the row is larger than all in it. */
+static FtxOut run_masked(int level, const Tail *t, const uint32_t *bits)
+{
+    const int64_t k[] = {[SAMPLE_V] = t->V};
+    const size_t room = (size_t)t->V + 32;
+    float *x = malloc(room * sizeof *x), *z = calloc(room, sizeof *z), *values = malloc(room * sizeof *values);
+    float *best = malloc(room * sizeof *best);
+    int32_t *ids = malloc(room * sizeof *ids);
+    uint32_t *marks = calloc((size_t)t->V, sizeof *marks);
+    FtxRow row = t->row;
+    FtxOut out = {.length = 77};
+
+    memcpy(x, t->logits, (size_t)t->V * sizeof *x);
+    for (int i = t->V; i < t->V + 32; i++)
+        x[i] = 1e9f;
+    call(kernel_at("sample_masked", level),
+         (void *const[]){x, &row, (void *)&t->params, (void *)t->ends, (void *)t->bias, (void *)t->words,
+                         (void *)t->history, (void *)bits, &out, z, values, ids, best, marks},
+         k, 1, 1, 1);
+    for (int i = 0; i < t->V; i++)
+        assert_int_equal(marks[i], 0);
+    assert_memory_equal(x, t->logits, (size_t)t->V * sizeof *x);
+    free(x), free(z), free(values), free(best), free(ids), free(marks);
+    return out;
+}
+
+static bool is_set(const uint32_t *bits, int id)
+{
+    return bits[id / 32] >> (id % 32) & 1;
+}
+
+/* Allows each id, every third or so, few, one, none, or whole words; bits behind the vocabulary are set, too. */
+static uint32_t *random_mask(int V, int kind)
+{
+    const int words = (V + 31) / 32, one = random_below(V);
+    uint32_t *bits = calloc((size_t)words, sizeof *bits);
+
+    for (int i = 0; i < V; i++)
+        if (kind == 0 || (kind == 1 && random_below(3) == 0) || (kind == 2 && random_below(200) == 0) ||
+            (kind == 3 && i == one) || (kind == 5 && i / 32 % 3 == 1))
+            bits[i / 32] |= 1u << i % 32;
+    for (int i = V; i < words * 32; i++)
+        bits[i / 32] |= 1u << i % 32;
+    return bits;
+}
+
+static void random_settings(Tail *t, int i)
+{
+    FtxParams *p = &t->params;
+
+    p->temperature = i % 5 == 0 ? 0.0f : 0.05f + 0.4f * (float)random_below(5);
+    p->simple = i % 10 == 0;
+    if (p->simple)
+        return;
+    p->top_k = random_below(3) ? 0 : 1 + random_below(60);
+    p->top_p = random_below(3) ? 1.0f : 0.02f + 0.07f * (float)random_below(14);
+    p->min_p = random_below(4) ? 0.0f : i % 2 ? 1e-7f : 0.1f;
+    p->typical_p = random_below(6) ? 0.0f : 0.5f;
+    p->repetition = random_below(2) ? 1.0f : 1.3f;
+    p->presence = random_below(2) ? 0.0f : 0.7f;
+    p->ngram = random_below(3) ? 0 : 2;
+    p->n_bias = random_below(2) ? 0 : BIAS;
+    for (int b = 0; b < BIAS; b++)
+        t->bias[b] = (FtxBias){random_below(t->V), (float)random_below(9) - 4.0f};
+    if (t->V > 40 && random_below(3) == 0)
+        put_words(t, i);
+}
+
+/* Where nothing is left, there are no probabilities. */
+static bool all_banned(int level, const Tail *t)
+{
+    float *probs = malloc((size_t)t->V * sizeof *probs);
+    bool some = false;
+
+    run("sample_probs", level, t, probs);
+    for (int i = 0; i < t->V; i++)
+        some = some || probs[i] > 0.0f;
+    free(probs);
+    return !some;
+}
+
+/* The token that `sample` chooses when the logits of all other ids are -inf. */
+static void masked_as_sample(void **state)
+{
+    static const int sizes[] = {1, 5, 31, 32, 33, 64, 301, 5003, 20011};
+
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++)
+            for (int i = 0; i < (sizes[n] > 1000 ? 60 : 120); i++) {
+                Tail t = new_tail(sizes[n], i % 3 == 0), only = t;
+                uint32_t *bits = random_mask(t.V, i % 6);
+                int allowed = 0, want = -1;
+                FtxOut got;
+
+                random_settings(&t, i);
+                only = t;
+                only.logits = malloc((size_t)t.V * sizeof *only.logits);
+                for (int id = 0; id < t.V; id++) {
+                    allowed += is_set(bits, id);
+                    only.logits[id] = is_set(bits, id) ? t.logits[id] : -INFINITY;
+                }
+                if (allowed && !all_banned(level, &only))
+                    want = run("sample", level, &only, NULL).y;
+                got = run_masked(level, &t, allowed == t.V ? NULL : bits);
+                if (got.token != want)
+                    fail_msg("%s V %d, %d: token %d, should be %d", levels[level], t.V, i, got.token, want);
+                free(t.logits), free(only.logits), free(bits);
+            }
+}
+
+static void masked_ends(void **state)
+{
+    (void)state;
+    for (int level = 0; level < LEVELS; level++) {
+        Tail t = new_tail(301, 0);
+        uint32_t bits[10] = {0};
+
+        bits[2] = 1u << 6 | 1u << 9; /* 70 and 73 */
+        t.params.n_ends = 2;
+        t.ends[0] = 70;
+        t.ends[1] = 73;
+        for (int greedy = 0; greedy < 2; greedy++) {
+            t.params.temperature = greedy ? 0.0f : 1.0f;
+            t.row.limit = CONTEXT;
+            t.params.min_length = t.row.kv_len + 1; /* both are banned */
+            assert_int_equal(run_masked(level, &t, bits).token, -1);
+            t.params.min_length = 0;
+            assert_int_equal(run_masked(level, &t, bits).finish, 1);
+            t.params.n_ends = 0;
+            assert_int_equal(run_masked(level, &t, bits).finish, 0);
+            t.row.limit = t.row.kv_len + 1;
+            assert_int_equal(run_masked(level, &t, bits).finish, 2);
+            t.params.n_ends = 2;
+        }
+        free(t.logits);
+    }
+}
+
+/* Draws from all that is allowed, of which there are many, follow their probabilities. */
+static void masked_shares(void **state)
+{
+    enum { V = 8000, DRAWS = 4000 };
+
+    (void)state;
+    for (int level = 0; level < LEVELS; level++) {
+        Tail t = new_tail(V, 0);
+        uint32_t *bits = random_mask(V, 1);
+        double low = 0.0, high = 0.0, found = 0.0;
+
+        for (int i = 0; i < V; i++) {
+            t.logits[i] *= 0.2f;
+            if (is_set(bits, i))
+                *(i < V / 3 ? &low : &high) += exp((double)t.logits[i]);
+        }
+        for (int i = 0; i < DRAWS; i++) {
+            int id;
+
+            t.params.seed_low = (unsigned)i;
+            id = run_masked(level, &t, bits).token;
+            assert_true(id >= 0 && is_set(bits, id));
+            found += id < V / 3;
+        }
+        /* five standard deviations */
+        assert_true(fabs(found / DRAWS - low / (low + high)) < 5.0 * 0.5 / sqrt(DRAWS));
+        free(t.logits), free(bits);
+    }
+}
+
 /* What transformers' own tests of TypicalLogitsWarper expect. */
 static void typical(void **state)
 {
@@ -585,19 +756,14 @@ static void golden(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(philox),
-        cmocka_unit_test(combinations),
-        cmocka_unit_test(vocabularies),
-        cmocka_unit_test(corners),
-        cmocka_unit_test(near_ties),
-        cmocka_unit_test(hottest),
-        cmocka_unit_test(coldest),
-        cmocka_unit_test(typical),
-        cmocka_unit_test(simple_rows),
-        cmocka_unit_test(distribution),
-        cmocka_unit_test(golden),
-        cmocka_unit_test(short_ngram),
-        cmocka_unit_test(words_as_long_as_the_text),
+        cmocka_unit_test(philox),           cmocka_unit_test(combinations),
+        cmocka_unit_test(vocabularies),     cmocka_unit_test(corners),
+        cmocka_unit_test(near_ties),        cmocka_unit_test(hottest),
+        cmocka_unit_test(coldest),          cmocka_unit_test(typical),
+        cmocka_unit_test(simple_rows),      cmocka_unit_test(distribution),
+        cmocka_unit_test(golden),           cmocka_unit_test(short_ngram),
+        cmocka_unit_test(masked_as_sample), cmocka_unit_test(masked_ends),
+        cmocka_unit_test(masked_shares),    cmocka_unit_test(words_as_long_as_the_text),
     };
     cmocka_set_skip_filter(argc > 1 ? argv[1] : NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,6 +47,7 @@ typedef struct FakeDevice {
     int runs, decode_runs, uploads, most_ahead;
     size_t uploaded; /* bytes of the last upload */
     int most_tokens, most_rows;
+    int reads;        /* of logits */
     char order[200];  /* the first calls: p write, u upload, s settle, r run, w wait, t a token to text */
     int rows[200];    /* of the first runs, in the order of the calls */
     FtxParams params; /* of the last row that was run */

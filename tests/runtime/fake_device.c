@@ -612,6 +612,7 @@ static FtxStatus fake_read(Session *s, int named, size_t offset, void *p, size_t
     const FtxStatus status = fake_wait(s, err);
 
     EXPECT(named == FTX_NAMED_logits, "%d", named);
+    fake.reads++;
     memcpy(p, (char *)named_state(s, named) + offset, bytes);
     return status;
 }

@@ -341,6 +341,96 @@ static void test_mask(void **state)
     }
 }
 
+/* Rows whose tokens the host chooses, with one between them whose the device chooses: each has its own mask. */
+static bool allow_own(void *user, int sample, const int32_t *ids, size_t count, uint32_t *bits)
+{
+    const size_t from = *(size_t *)user + 3 * count, many = *(size_t *)user == 5 ? 1 : 3;
+
+    (void)sample, (void)ids;
+    for (size_t id = from; id < from + many; id++)
+        bits[id / 32] |= 1u << id % 32;
+    return true;
+}
+
+static void test_together(void **state)
+{
+    enum { N = 3, NEW = 8 };
+    FakeSizes sizes = fake_sizes();
+
+    (void)state;
+    sizes.n_ends = 0;
+    for (int i = 0; i < 4; i++) {
+        static Told told[N];
+        size_t first[N] = {0, 30, i & 2 ? 5 : 20}; /* 5: one id alone */
+        Job job[N];
+        Bed b;
+
+        memset(told, 0, sizeof told);
+        reset_fake(i & 1, i & 1 ? 20 : 0);
+        open_bed(&b, &sizes);
+        for (int k = 0; k < N; k++) {
+            make_job(&job[k], 4 + k, (uint64_t)k);
+            job[k].request.max_new = NEW;
+            expect(&b, &job[k]);
+            job[k].request.user = &told[k];
+            job[k].request.logprobs = true;
+            job[k].request.mask = k == 1 ? NULL : allow_own;
+            job[k].request.mask_user = &first[k];
+            submit(&b, &job[k]);
+        }
+        run_told(&b);
+        assert_int_equal(told[1].tokens, job[1].n_expected);
+        assert_memory_equal(told[1].token, job[1].expected, told[1].tokens * sizeof *told[1].token);
+        for (int k = 0; k < N; k += 2)
+            for (size_t at = 0; at < NEW; at++) {
+                int32_t ids[MAX_IDS];
+                bool allowed[61];
+
+                assert_int_equal(told[k].tokens, NEW);
+                memcpy(ids, job[k].prompt, (size_t)(4 + k) * sizeof *ids);
+                memcpy(ids + 4 + k, told[k].token, at * sizeof *ids);
+                for (size_t v = 0; v < 61; v++)
+                    allowed[v] = v >= first[k] + 3 * at && v < first[k] + 3 * at + (first[k] == 5 ? 1 : 3);
+                assert_int_equal(told[k].token[at], best_of(ids, 4 + k + (int)at, allowed, 61));
+                assert_true(
+                    fabs((double)told[k].logprob[at] - logprob_of(ids, 4 + k + (int)at, 61, told[k].token[at])) < 1e-4);
+            }
+        close_bed(&b);
+    }
+}
+
+/* Where a mask leaves one id and nobody asks for its log-probability, no logits are read. */
+static void test_unread(void **state)
+{
+    FakeSizes sizes = fake_sizes();
+
+    (void)state;
+    sizes.n_ends = 0;
+    for (int logprobs = 0; logprobs < 2; logprobs++) {
+        static Told t;
+        size_t first = 5;
+        Job j;
+        Bed b;
+
+        memset(&t, 0, sizeof t);
+        reset_fake(false, 0);
+        open_bed(&b, &sizes);
+        make_job(&j, 4, 1);
+        j.request.max_new = 4;
+        j.request.logprobs = logprobs;
+        j.request.mask = allow_own;
+        j.request.mask_user = &first;
+        j.request.user = &t;
+        submit(&b, &j);
+        run_told(&b);
+        assert_int_equal(t.tokens, 4);
+        for (int32_t k = 0; k < 4; k++)
+            assert_int_equal(t.token[k], 5 + 3 * k);
+        assert_int_equal(fake.reads, logprobs ? 4 : 0);
+        close_bed(&b);
+    }
+}
+
 /* All that is allowed is an end, which may not come yet. */
 static bool allow_end(void *user, int sample, const int32_t *ids, size_t count, uint32_t *bits)
 {
@@ -474,9 +564,10 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_largest), cmocka_unit_test(test_told),   cmocka_unit_test(test_samples),
-        cmocka_unit_test(test_turns),   cmocka_unit_test(test_mask),   cmocka_unit_test(test_banned),
-        cmocka_unit_test(test_penalty), cmocka_unit_test(test_biases), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_largest),  cmocka_unit_test(test_told),    cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_turns),    cmocka_unit_test(test_mask),    cmocka_unit_test(test_banned),
+        cmocka_unit_test(test_together), cmocka_unit_test(test_unread),  cmocka_unit_test(test_penalty),
+        cmocka_unit_test(test_biases),   cmocka_unit_test(test_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -553,6 +553,11 @@ static FtxStatus cpu_trace(Session *s, Trace *t, FtxError *err)
     return FTX_OK;
 }
 
+static Team *cpu_team(Session *s)
+{
+    return s->team;
+}
+
 const DeviceApi device_cpu = {
     .name = "cpu",
     .open = cpu_open,
@@ -572,6 +577,7 @@ const DeviceApi device_cpu = {
     .run = cpu_run,
     .wait = cpu_wait,
     .asynchronous = false,
+    .team = cpu_team,
     .profile = cpu_profile,
     .time = cpu_time,
     .trace = cpu_trace,

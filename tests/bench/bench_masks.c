@@ -1,0 +1,136 @@
+/* bench_masks.c - what a mask (a grammar) costs the host: time of a step with rows that have one, less that without. No
+ * test; it asserts nothing.
+ *
+ *     ftxc compile tests/bench/masks.lua --no-weights -o masks.ftx
+ *     bench_masks masks.ftx [rows] [threads] [cpu | cuda]         default: 64 rows, all threads, cpu
+ *
+ * Masks are prepared, so the library that makes them (llguidance: some 50 us each) takes no part. Weights are random:
+ * probabilities are nearly the same for all ids, which is the worst case for top-p. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "runtime/ftx.h"
+
+enum { MOST_ROWS = 64, STEPS = 20, WARM = 5 };
+
+static uint32_t *bits_from; /* [words] */
+static size_t words;
+
+static double now_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+static void must(FtxStatus s, const FtxError *err)
+{
+    if (s) {
+        fprintf(stderr, "bench_masks: %s\n", err->text);
+        exit(1);
+    }
+}
+
+static bool allow(void *user, int sample, const int32_t *ids, size_t count, uint32_t *bits)
+{
+    (void)user, (void)sample, (void)ids, (void)count;
+    memcpy(bits, bits_from, words * sizeof *bits);
+    return true;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The median time of a step in which every row gets a token. */
+static double step_us(FtxEngine *e, int rows, const FtxRequest *like)
+{
+    FtxEvent events[MOST_ROWS] = {FTX_EVENT_INIT};
+    const int32_t prompt[4] = {1, 2, 3, 4};
+    double times[STEPS] = {0};
+    size_t n;
+    FtxError err;
+
+    for (int i = 0; i < rows; i++) {
+        FtxRequest q = *like;
+
+        q.ids = prompt;
+        q.ids_count = 4;
+        q.max_new = 100;
+        q.seed = (uint64_t)i;
+        q.ignore_eos = true;
+        must(ftx_engine_submit(e, &q, NULL, &err), &err);
+    }
+    for (int i = -WARM; i < STEPS && ftx_engine_busy(e);) {
+        const double at = now_us();
+
+        must(ftx_engine_step(e, events, MOST_ROWS, &n, &err), &err);
+        if (i >= 0)
+            times[i] = now_us() - at;
+        i += (int)n == rows;
+    }
+    while (ftx_engine_busy(e))
+        must(ftx_engine_step(e, events, MOST_ROWS, &n, &err), &err);
+    qsort(times, STEPS, sizeof *times, by_size);
+    return times[STEPS / 2];
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        float temperature, top_p;
+        int top_k;
+    } how[] = {{"greedy", 0.0f, 1.0f, 0},
+               {"temperature", 1.0f, 1.0f, 0},
+               {"top-p 0.9", 1.0f, 0.9f, 0},
+               {"top-k 50, top-p 0.9", 1.0f, 0.9f, 50}};
+    const int rows = argc > 2 && atoi(argv[2]) > 0 && atoi(argv[2]) < MOST_ROWS ? atoi(argv[2]) : MOST_ROWS;
+    FtxOptions o = FTX_OPTIONS_INIT;
+    FtxModel *m;
+    FtxEngine *e;
+    FtxModelInfo info = {0};
+    FtxError err;
+
+    if (argc < 2) {
+        fprintf(stderr, "usage: bench_masks FILE.ftx [rows] [threads] [cpu | cuda]\n");
+        return 2;
+    }
+    o.random_weights = 1;
+    o.threads = argc > 3 ? atoi(argv[3]) : 0;
+    o.device = argc > 4 && strcmp(argv[4], "cuda") == 0 ? FTX_DEVICE_CUDA : FTX_DEVICE_CPU;
+    must(ftx_model_open(argv[1], &o, &m, &err), &err);
+    must(ftx_engine_open(m, &o, &e, &err), &err);
+    ftx_model_info(m, &info);
+    words = ((size_t)info.vocab + 31) / 32;
+    bits_from = calloc(words, sizeof *bits_from);
+    printf("%s, %d rows, %d logits each\n", info.device, rows, info.vocab);
+    for (size_t k = 0; k < sizeof how / sizeof *how; k++) {
+        FtxRequest q = ftx_request_default(m);
+        double none;
+
+        q.temperature = how[k].temperature;
+        q.top_p = how[k].top_p;
+        q.top_k = how[k].top_k;
+        none = step_us(e, rows, &q);
+        printf("%-20s a step without masks %8.0f us;", how[k].name, none);
+        q.mask = allow;
+        for (int every = 1; every <= 10000; every *= 100) {
+            memset(bits_from, 0, words * sizeof *bits_from);
+            for (int i = 0; i < info.vocab; i += every)
+                bits_from[i / 32] |= 1u << i % 32;
+            printf(" one id in %d: %+8.0f us", every, step_us(e, rows, &q) - none);
+        }
+        printf("\n");
+    }
+    free(bits_from);
+    ftx_engine_close(e);
+    ftx_model_close(m);
+    return 0;
+}
