@@ -75,7 +75,9 @@ static int32_t AT(masked_max)(const MaskedRow *m, const float *z, float *best, f
             best[w] = bits ? vmax_of(top) : -__builtin_inff();
     }
     *max = vmax_of(all);
-    for (int64_t w = 0; w<m->words && * max> - __builtin_inff(); w++) {
+    if (!(*max > -__builtin_inff()))
+        return -1;
+    for (int64_t w = 0; w < m->words; w++) {
         const uint32_t bits = masked_word(m, w);
 
         for (int at = 0; bits && at < MASKED_WORD; at += LANES)
