@@ -41,7 +41,7 @@ void draw_lay_out(Drawing *d, Carve *c, const FtxFacts *f, uint32_t slots, int t
     d->item = carve(c, slots, sizeof *d->item);
     d->scratch = carve(c, (size_t)d->scratches, sizeof *d->scratch);
     for (int i = 0; i < d->scratches; i++) {
-        DrawScratch none, *s = d->scratch ? &d->scratch[i] : &none;
+        DrawScratch none = {0}, *s = d->scratch ? &d->scratch[i] : &none;
 
         s->z = carve(c, padded(f), sizeof *s->z);
         s->values = carve(c, padded(f), sizeof *s->values);

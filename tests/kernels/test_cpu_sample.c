@@ -496,6 +496,38 @@ static void masked_shares(void **state)
     }
 }
 
+/* One id stands far above 20,000 others, which together weigh some percent: they are outside of the window, but top-p or a
+ * small min-p keeps many of them. */
+static void masked_far(void **state)
+{
+    enum { V = 20011, DRAWS = 60 };
+
+    (void)state;
+    for (int level = 0; level < LEVELS; level++) {
+        Tail t = new_tail(V, 0);
+        uint32_t *bits = random_mask(V, 0);
+        int far = 0;
+
+        for (int i = 0; i < V; i++)
+            t.logits[i] = i == 777 ? 12.4f : 0.0f;
+        bits[3] = 0; /* the host may not take all ids for allowed */
+        for (int id = 96; id < 128; id++)
+            t.logits[id] = -INFINITY; /* `sample` knows no mask */
+        for (int i = 0; i < 2 * DRAWS; i++) {
+            int want;
+
+            t.params.seed_low = (unsigned)i;
+            t.params.top_p = i < DRAWS ? 0.99f : 1.0f;
+            t.params.min_p = i < DRAWS ? 0.0f : 1e-7f;
+            want = run("sample", level, &t, NULL).y;
+            far |= want != 777 ? 1 << (i < DRAWS) : 0;
+            assert_int_equal(run_masked(level, &t, bits).token, want);
+        }
+        assert_int_equal(far, 3); /* of both kinds */
+        free(t.logits), free(bits);
+    }
+}
+
 /* What transformers' own tests of TypicalLogitsWarper expect. */
 static void typical(void **state)
 {
@@ -756,14 +788,23 @@ static void golden(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(philox),           cmocka_unit_test(combinations),
-        cmocka_unit_test(vocabularies),     cmocka_unit_test(corners),
-        cmocka_unit_test(near_ties),        cmocka_unit_test(hottest),
-        cmocka_unit_test(coldest),          cmocka_unit_test(typical),
-        cmocka_unit_test(simple_rows),      cmocka_unit_test(distribution),
-        cmocka_unit_test(golden),           cmocka_unit_test(short_ngram),
-        cmocka_unit_test(masked_as_sample), cmocka_unit_test(masked_ends),
-        cmocka_unit_test(masked_shares),    cmocka_unit_test(words_as_long_as_the_text),
+        cmocka_unit_test(philox),
+        cmocka_unit_test(combinations),
+        cmocka_unit_test(vocabularies),
+        cmocka_unit_test(corners),
+        cmocka_unit_test(near_ties),
+        cmocka_unit_test(hottest),
+        cmocka_unit_test(coldest),
+        cmocka_unit_test(typical),
+        cmocka_unit_test(simple_rows),
+        cmocka_unit_test(distribution),
+        cmocka_unit_test(golden),
+        cmocka_unit_test(short_ngram),
+        cmocka_unit_test(masked_as_sample),
+        cmocka_unit_test(masked_ends),
+        cmocka_unit_test(masked_shares),
+        cmocka_unit_test(masked_far),
+        cmocka_unit_test(words_as_long_as_the_text),
     };
     cmocka_set_skip_filter(argc > 1 ? argv[1] : NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
