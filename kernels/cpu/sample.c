@@ -366,8 +366,8 @@ void AT(sample)(const CpuCall *c)
     }
 }
 
-/* For tests: instead of drawing, the probabilities from which a draw would be made. Operands as those of sample, but
- * y is [S,V] fp32. */
+/* For tests: instead of drawing, the probabilities from which a draw would be made; zeros if no id is left. Operands as
+ * those of sample, but y is [S,V] fp32. */
 void AT(sample_probs)(const CpuCall *c)
 {
     int64_t first, last;
@@ -382,6 +382,8 @@ void AT(sample_probs)(const CpuCall *c)
         int64_t ties = 0;
 
         memset(y, 0, (size_t)r.V * sizeof *y);
+        if (!(scale.max > -__builtin_inff()))
+            continue;
         SAMPLE_EACH(r.z, r.V, kept.value, scale, i, f, mass, {
             if (f == kept.value && ties++ >= kept.ties)
                 continue;
