@@ -22,9 +22,11 @@ static void check_logits(const char *what, const float *got, const json_t *want,
         fail_msg("%s: a logit differs by %g, the largest is %g", what, worst, largest);
 }
 
-static void check(const char *name, const char *overrides, double part, bool tokens)
+/* Bytes of the model's weights. */
+static uint64_t check(const char *name, const char *overrides, double part, bool tokens)
 {
     static GoldenAnswer answer;
+    FtxModelInfo info;
     char path[300], what[400];
     FtxModel *m;
     FtxEngine *e;
@@ -59,16 +61,18 @@ static void check(const char *name, const char *overrides, double part, bool tok
                 fail_msg("%s: token %d is %d, expected %d", what, k, answer.ids[k], want[k]);
     }
     assert_true(i == 2);
+    ftx_model_info(m, &info);
     json_decref(golden);
     ftx_engine_close(e);
     ftx_model_close(m);
+    return info.weight_bytes;
 }
 
 static void models(void **state)
 {
     DIR *d = opendir("tests/models/stored");
     struct dirent *entry;
-    size_t n = 0;
+    size_t n = 0, coded = 0;
 
     (void)state;
     assert_non_null(d);
@@ -76,13 +80,14 @@ static void models(void **state)
         if (*entry->d_name == '.')
             continue;
         n++;
-        check(entry->d_name, "-D precision.compute=fp32", 1e-5, true);
-        check(entry->d_name, "-D precision.dequantise=true", 1e-5, true);
+        coded += check(entry->d_name, "-D precision.compute=fp32", 1e-5, true) <
+                 check(entry->d_name, "-D precision.dequantise=true", 1e-5, true);
         check(entry->d_name, "", 3e-2, false);                          /* rows of activations are codes of 8 bits */
         check(entry->d_name, "-D precision.weights=bf16", 4e-2, false); /* on a GPU activations, too */
     }
     closedir(d);
     assert_true(n >= 15);
+    assert_true(coded >= 11); /* all but fp8, MXFP4 and plain ones keep their codes */
     check("mxfp4", "-D precision.weights=int8", 5e-2, false); /* a linear layer behind the heads of attention */
 }
 
