@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include "gguf/gguf.h"
 #include "instantiate/instantiate.h"
 #include "../runtime/device/device.h"
 
@@ -23,6 +24,19 @@ static bool same_file(const char *a, const char *b)
     return a && b && stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+/* Whether it is the second or a later file of a model in several GGUF files. */
+static bool is_later_part(const char *path, const char *first)
+{
+    Arena *keep = arena_open();
+    const char *part;
+    bool is = false;
+
+    for (int64_t no = 2; !is && (part = gguf_part(first, no, keep)); no++)
+        is = same_file(path, part);
+    arena_close(keep);
+    return is;
+}
+
 bool options_check(const CompileOptions *o, const Spec *s, const Targets *t, Diag *d)
 {
     bool gpu = false;
@@ -35,7 +49,8 @@ bool options_check(const CompileOptions *o, const Spec *s, const Targets *t, Dia
         return diag_error(d, (Loc){0}, "--lora: an adapter changes weights, and --no-weights stores none");
     if (o->n_adapters && !s->weights)
         return diag_error(d, (Loc){s->path, 0}, "has no weights that --lora could change");
-    if (same_file(o->out, o->spec) || same_file(o->out, s->weights) || same_file(o->out, s->tokenizer))
+    if (same_file(o->out, o->spec) || same_file(o->out, s->weights) || same_file(o->out, s->tokenizer) ||
+        (s->gguf && is_later_part(o->out, o->spec)))
         return diag_error(d, (Loc){0}, "%s: the artifact would overwrite a file that it is made from", o->out);
     return true;
 }

@@ -52,9 +52,13 @@ typedef enum GgufType {
     GGUF_TYPE_Q5_0 = 6,
     GGUF_TYPE_Q5_1 = 7,
     GGUF_TYPE_Q8_0 = 8,
+    GGUF_TYPE_Q2_K = 10,
+    GGUF_TYPE_Q3_K = 11,
     GGUF_TYPE_Q4_K = 12,
     GGUF_TYPE_Q5_K = 13,
     GGUF_TYPE_Q6_K = 14,
+    GGUF_TYPE_IQ4_NL = 20,
+    GGUF_TYPE_IQ4_XS = 23,
     GGUF_TYPE_BF16 = 30,
 } GgufType;
 
@@ -92,6 +96,10 @@ bool gguf_read(const char *path, const void *p, size_t n, Arena *keep, Gguf *out
  *
  * maps   the files that were mapped are added, also where it fails; the caller unmaps them */
 bool gguf_join(Gguf *g, Arena *keep, FileMaps *maps, Diag *d);
+
+/* The path of part `no`, from 1 on, of a model whose first file is named as the first of several. NULL: its name says that there
+ * are fewer parts, or that it is a whole model. */
+const char *gguf_part(const char *first, int64_t no, Arena *keep);
 
 /* Bytes of a file's name without its end, ".gguf" or "-00001-of-00003.gguf". */
 size_t gguf_stem(const char *name);

@@ -6,9 +6,13 @@
  *   Q4_1     f16 d | f16 m | nibbles as Q4_0                                 d q + m
  *   Q5_0     f16 d | 32 fifth bits | nibbles as Q4_0                         d (q - 16)
  *   Q5_1     f16 d | f16 m | 32 fifth bits | nibbles as Q4_0                 d q + m
+ *   Q2_K     16 bytes of sc and m, 4 bits each | 64 of 2 bits | f16 d | f16 dmin   d sc q - dmin m, sc and m of 16 elements
+ *   Q3_K     32 of third bits | 64 of 2 bits | 12 bytes of scales | f16 d    d (sc - 32) (q - 4), sc of 16 elements
  *   Q4_K     f16 d | f16 dmin | 12 bytes of scales | 128 of nibbles          d sc q - dmin m, sc and m of 32 elements
  *   Q5_K     f16 d | f16 dmin | 12 bytes of scales | 32 of fifth bits | 128  the same
  *   Q6_K     128 of nibbles | 64 of upper bits | 16 int8 sc | f16 d          d sc (q - 32), sc of 16 elements
+ *   IQ4_NL   f16 d | nibbles as Q4_0                                         d NL[q], of a table of 16 numbers
+ *   IQ4_XS   f16 d | u16 of upper bits of sc | 4 bytes of nibbles of sc | 128  d (sc - 32) NL[q], sc of 32 elements
  *
  * Products of d and a scale are exact in fp32. Names become the spec's (Spec.stored). llama.cpp's converter moves the rows
  * of queries and keys of LLaMA: in each head of E rows, stored row 2i is row i and 2i + 1 is row i + E / 2. Here they are
@@ -133,6 +137,70 @@ static void read_q6_k(const unsigned char *p, float *scales, float *offsets, uin
     }
 }
 
+/* Two halves of 128 elements; each has pairs of bits of 32 bytes. */
+static void read_pairs(const unsigned char *p, uint8_t *codes)
+{
+    for (int i = 0; i < K_BLOCK; i++)
+        codes[i] = p[i / 128 * 32 + i % 32] >> 2 * (i % 128 / 32) & 3;
+}
+
+static void read_q2_k(const unsigned char *p, float *scales, float *offsets, uint8_t *codes)
+{
+    const float d = half_at(p + 80), least = half_at(p + 82);
+
+    for (int i = 0; i < 16; i++) {
+        scales[i] = d * (float)(p[i] & 15);
+        offsets[i] = least * (float)(p[i] >> 4);
+    }
+    read_pairs(p + 16, codes);
+}
+
+/* Sixteen scales of 6 bits: the nibbles of 8 bytes, low ones first, then the upper bits of every fourth in a byte. */
+static void read_q3_k(const unsigned char *p, float *scales, float *offsets, uint8_t *codes)
+{
+    const unsigned char *s = p + 96;
+
+    (void)offsets;
+    for (int i = 0; i < 16; i++) {
+        const int low = i < 8 ? s[i] & 15 : s[i - 8] >> 4, high = s[8 + i % 4] >> 2 * (i / 4) & 3;
+
+        scales[i] = half_at(p + 108) * (float)((high << 4 | low) - 32);
+    }
+    read_pairs(p + 32, codes);
+    for (int i = 0; i < K_BLOCK; i++)
+        codes[i] = (uint8_t)(codes[i] + (p[i % 32] >> i / 32 & 1) * 4 + 124);
+}
+
+/* Codes are places in a table of numbers, which are kept as codes of 8 bits. */
+static void read_table(const unsigned char *p, uint8_t *codes)
+{
+    static const int8_t numbers[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+
+    read_nibbles(p, 16, codes, codes + 16);
+    for (int i = 0; i < 32; i++)
+        codes[i] = (uint8_t)(128 + numbers[codes[i]]);
+}
+
+static void read_iq4_nl(const unsigned char *p, float *scales, float *offsets, uint8_t *codes)
+{
+    (void)offsets;
+    *scales = half_at(p);
+    read_table(p + 2, codes);
+}
+
+static void read_iq4_xs(const unsigned char *p, float *scales, float *offsets, uint8_t *codes)
+{
+    const int upper = p[2] | p[3] << 8;
+
+    (void)offsets;
+    for (int i = 0; i < 8; i++) {
+        const int low = p[4 + i / 2] >> 4 * (i % 2) & 15, high = upper >> 2 * i & 3;
+
+        scales[i] = half_at(p) * (float)((high << 4 | low) - 32);
+        read_table(p + 8 + 16 * i, codes + 32 * i);
+    }
+}
+
 static const struct Blocks {
     GgufType type;
     int elements, bytes;
@@ -147,6 +215,10 @@ static const struct Blocks {
     {GGUF_TYPE_Q4_K, K_BLOCK, 144, {DT_INT4, PACKED_FP32_MINIMA, 32}, read_q4_k},
     {GGUF_TYPE_Q5_K, K_BLOCK, 176, {DT_INT8, PACKED_FP32_MINIMA, 32}, read_q5_k},
     {GGUF_TYPE_Q6_K, K_BLOCK, 210, {DT_INT8, PACKED_FP32, 16}, read_q6_k},
+    {GGUF_TYPE_Q2_K, K_BLOCK, 84, {DT_INT4, PACKED_FP32_MINIMA, 16}, read_q2_k},
+    {GGUF_TYPE_Q3_K, K_BLOCK, 110, {DT_INT8, PACKED_FP32, 16}, read_q3_k},
+    {GGUF_TYPE_IQ4_NL, 32, 18, {DT_INT8, PACKED_FP16, 32}, read_iq4_nl},
+    {GGUF_TYPE_IQ4_XS, K_BLOCK, 136, {DT_INT8, PACKED_FP32, 32}, read_iq4_xs},
 };
 
 /* --- rows of a matrix ---------------------------------------------------------------------------- */

@@ -8,7 +8,8 @@ import pathlib, random, sys
 from writer import floats, matrix, write_gguf
 
 PATH = pathlib.Path(__file__).resolve().parent / "golden.gguf"
-QUANTISED = ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K")
+QUANTISED = ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", "Q2_K", "Q3_K", "IQ4_NL",
+             "IQ4_XS")
 
 
 def write():

@@ -117,7 +117,8 @@ CASES["phi3-short"] = dict(CASES["phi3-long"], keys={"rope.scaling.original_cont
                                                      "rope.scaling.attn_factor": 1.25},
                            config=dict(sliding_window=None, original_max_position_embeddings=128))
 TOP = ("token_embd", "position_embd", "output_norm", "output")
-QUANTISED = ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K")
+QUANTISED = ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K", "Q2_K", "Q3_K", "IQ4_NL",
+             "IQ4_XS")
 WIDE = dict(hidden=256, layers=2, heads=4, kv=2, dim=64, ffn=256, vocab=101)
 for kind in QUANTISED:
     CASES["llama-" + kind.lower().replace("_", "")] = dict(paired=True, type=kind, sizes=WIDE)
@@ -350,6 +351,17 @@ def split():
     code, _, err = run("compile", ROOM / "split-00003-of-00003.gguf", "-t", "cpu", "-q", "-o", ROOM / "c.ftx")
     if code != 2 or "is part 3 of 3 of a model; name its first part, " not in err:
         sys.exit("split: the last part: exit code %d: %s" % (code, err))
+    for no_weights in [], ["--no-weights"]:  # parts are not replaced
+        for i in (1, 2, 3):
+            part = ROOM / ("split-%05d-of-00003.gguf" % i)
+            was = part.read_bytes()
+            code, _, err = run("compile", ROOM / "split-00001-of-00003.gguf", "-t", "cpu", "-q", "-o", part, *no_weights)
+            if code != 2 or "would overwrite a file that it is made from" not in err or part.read_bytes() != was:
+                sys.exit("split: an artifact over part %d: exit code %d: %s" % (i, code, err))
+    code, _, err = run("compile", ROOM / "split-00001-of-00003.gguf", "-t", "cpu", "-q", "-o",
+                       ROOM / "split-00004-of-00003.gguf")  # is none of its parts
+    if code:
+        sys.exit("split: an artifact with a name like a part's: exit code %d: %s" % (code, err))
     (ROOM / "split-00002-of-00003.gguf").unlink()
     code, _, err = run("compile", ROOM / "split-00001-of-00003.gguf", "-t", "cpu", "-q", "-o", ROOM / "c.ftx")
     if code != 2 or "part 2 of 3 is missing: there is no split-00002-of-00003.gguf beside it" not in err:
@@ -444,8 +456,8 @@ def refusals():
     nan["blk.1.ffn_up.weight"] = ([88, 64], "F32", floats([float("nan")] * 88 * 64))
     refused("nan", keys, nan, "element [0,0] is NaN")
     other = dict(stored)
-    other["blk.1.ffn_up.weight"] = ([88, 64], "IQ4_NL", bytes(88 * 64 // 32 * 18))
-    refused("type", keys, other, "is stored as IQ4_NL")
+    other["blk.1.ffn_up.weight"] = ([88, 64], "MXFP4", bytes(88 * 64 // 32 * 17))
+    refused("type", keys, other, "is stored as MXFP4")
 
 
 def main():

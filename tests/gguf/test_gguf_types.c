@@ -47,6 +47,10 @@ static void test_values(void **state)
         {"Q4_K", {DT_INT4, PACKED_FP32_MINIMA, 32}, {DT_INT8, PACKED_FP32_MINIMA, 32}},
         {"Q5_K", {DT_INT8, PACKED_FP32_MINIMA, 32}, {DT_INT8, PACKED_FP32_MINIMA, 16}},
         {"Q6_K", {DT_INT8, PACKED_FP32, 16}, {DT_INT8, PACKED_FP32, 16}},
+        {"Q2_K", {DT_INT4, PACKED_FP32_MINIMA, 16}, {DT_INT8, PACKED_FP32_MINIMA, 16}},
+        {"Q3_K", {DT_INT8, PACKED_FP32, 16}, {DT_INT8, PACKED_FP32, 16}},
+        {"IQ4_NL", {DT_INT8, PACKED_FP16, 32}, {DT_INT8, PACKED_FP32, 16}},
+        {"IQ4_XS", {DT_INT8, PACKED_FP32, 32}, {DT_INT8, PACKED_FP32, 16}},
     };
     Arena *keep = arena_open();
     TensorList list = {0};
@@ -125,7 +129,7 @@ static void test_names(void **state)
     gguf_put_tensor(&b, "blk..attn_q.weight", 1, (uint64_t[]){1}, 0, 128);
     gguf_put_tensor(&b, "blk.1.attn_q.scale", 1, (uint64_t[]){1}, 0, 160);
     gguf_put_tensor(&b, "blk.1.attn_q", 1, (uint64_t[]){1}, 0, 192);
-    gguf_put_tensor(&b, "token_embd.weight", 2, (uint64_t[]){32, 1}, 20, 224);
+    gguf_put_tensor(&b, "token_embd.weight", 2, (uint64_t[]){32, 1}, 39, 224);
     gguf_put_tensor(&b, "blk.7.q.weight", 1, (uint64_t[]){256}, 12, 256);
     gguf_put_data(&b, 32, 512);
     for (int i = 0; i < 16; i++) {
@@ -152,7 +156,7 @@ static void test_names(void **state)
     }
     assert_null(named(&f, "layers.3.q_proj.weight")->coded);
     assert_int_equal(named(&f, "layers.3.q_proj.weight")->type, DT_FP16);
-    assert_int_equal(named(&f, "embed.weight")->type, DT_NONE);          /* IQ4_NL */
+    assert_int_equal(named(&f, "embed.weight")->type, DT_NONE);          /* MXFP4 */
     assert_int_equal(named(&f, "layers.7.other.weight")->type, DT_NONE); /* a vector of blocks */
     named(&f, "blk..attn_q.weight");
     named(&f, "blk.1.attn_q.scale");

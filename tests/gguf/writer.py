@@ -8,7 +8,8 @@ KINDS = {"u8": (0, "B"), "i8": (1, "b"), "u16": (2, "H"), "i16": (3, "h"), "u32"
 # number in the file, elements and bytes of a block
 TYPES = {"F32": (0, 1, 4), "F16": (1, 1, 2), "Q4_0": (2, 32, 18), "Q4_1": (3, 32, 20), "Q8_0": (8, 32, 34),
          "Q4_K": (12, 256, 144), "Q5_K": (13, 256, 176), "Q6_K": (14, 256, 210), "BF16": (30, 1, 2), "Q5_0": (6, 32, 22), "Q5_1": (7, 32, 24),
-         "IQ4_NL": (20, 32, 18)}
+         "Q2_K": (10, 256, 84), "Q3_K": (11, 256, 110), "IQ4_NL": (20, 32, 18), "IQ4_XS": (23, 256, 136), "MXFP4": (39, 32, 17)}
+NUMBERS = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)  # of IQ4_NL and IQ4_XS
 
 
 def text(s):
@@ -99,6 +100,11 @@ def six_bits(scales, minima):
     return bytes(out)
 
 
+def twos(codes):
+    """The lower two bits of 256 codes: four of each byte, which lie 32 apart."""
+    return bytes(sum((codes[h + i + 32 * j] & 3) << 2 * j for j in range(4)) for h in (0, 128) for i in range(32))
+
+
 def block(rng, kind, size):
     """A random block: its bytes, and its values as the definition has them, still in doubles. size: of its values."""
     if kind in ("Q5_0", "Q5_1"):
@@ -125,6 +131,29 @@ def block(rng, kind, size):
         low = b"".join(nibbles([x & 15 for x in q[i:i + 128]]) for i in (0, 128))
         high = bytes(sum((q[h + i + 32 * j] >> 4) << 2 * j for j in range(4)) for h in (0, 128) for i in range(32))
         return low + high + struct.pack("16b", *sc) + data, [d * sc[i // 16] * (q[i] - 32) for i in range(256)]
+    if kind == "IQ4_NL":
+        q = [rng.randint(0, 15) for _ in range(32)]
+        data, d = half(rng, -size / 100, size / 100)
+        return data + nibbles(q), [d * NUMBERS[x] for x in q]
+    if kind == "IQ4_XS":
+        q, sc = [rng.randint(0, 15) for _ in range(256)], [rng.randint(0, 63) for _ in range(8)]
+        data, d = half(rng, size / 4000, size / 2000)
+        upper = sum((x >> 4) << 2 * i for i, x in enumerate(sc))
+        low = bytes(sc[2 * i] & 15 | (sc[2 * i + 1] & 15) << 4 for i in range(4))
+        return (data + struct.pack("<H", upper) + low + b"".join(nibbles(q[i:i + 32]) for i in range(0, 256, 32)),
+                [d * (sc[i // 32] - 32) * NUMBERS[q[i]] for i in range(256)])
+    if kind == "Q3_K":
+        q, sc = [rng.randint(0, 7) for _ in range(256)], [rng.randint(0, 63) for _ in range(16)]
+        data, d = half(rng, size / 128, size / 64)
+        third = bytes(sum((q[i + 32 * j] >> 2) << j for j in range(8)) for i in range(32))
+        low = bytes(sc[i] & 15 | (sc[i + 8] & 15) << 4 for i in range(8))
+        high = bytes(sum((sc[i + 4 * j] >> 4) << 2 * j for j in range(4)) for i in range(4))
+        return third + twos(q) + low + high + data, [d * (sc[i // 16] - 32) * (q[i] - 4) for i in range(256)]
+    if kind == "Q2_K":
+        q, sc, mn = ([rng.randint(0, most) for _ in range(n)] for most, n in ((3, 256), (15, 16), (15, 16)))
+        (data, d), (more, least) = half(rng, 0, size / 20), half(rng, 0, size / 15)
+        return (bytes(a | b << 4 for a, b in zip(sc, mn)) + twos(q) + data + more,
+                [d * sc[i // 16] * q[i] - least * mn[i // 16] for i in range(256)])
     most = 31 if kind == "Q5_K" else 15
     q = [rng.randint(0, most) for _ in range(256)]
     sc, mn = [rng.randint(0, 63) for _ in range(8)], [rng.randint(0, 63) for _ in range(8)]
