@@ -1,12 +1,16 @@
 /* cpu.c - the table of kernels, and the level (instruction set) that this processor runs.
  *
- * FTX_CPU=plain|avx2|avx512 (on Arm plain|dotprod|i8mm) asks for a lower level than the machine has, for tests and to find
- * bugs. */
+ * FTX_CPU=plain|avx2|avx512|amx (on Arm plain|dotprod|i8mm) asks for a level, for tests and to find bugs; where the machine
+ * lacks it, for the best that it has. */
 #include "levels.h"
 
 #include <stdlib.h>
 #if defined __aarch64__
 #include <sys/auxv.h>
+#elif defined __x86_64__
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 #if defined __aarch64__
@@ -14,10 +18,10 @@ enum { CPU_PLAIN, CPU_DOTPROD, CPU_I8MM };
 static const char *const cpu_names[] = {"plain", "dotprod", "i8mm"};
 static const char *const cpu_said[] = {"NEON", "NEON dotprod", "NEON i8mm"};
 #else
-enum { CPU_PLAIN, CPU_AVX2, CPU_AVX512 };
-static const char *const cpu_names[] = {"plain", "avx2", "avx512"};
+enum { CPU_PLAIN, CPU_AVX2, CPU_AVX512, CPU_AMX };
+static const char *const cpu_names[] = {"plain", "avx2", "avx512", "amx"};
 #if defined __x86_64__
-static const char *const cpu_said[] = {"SSE2", "AVX2", "AVX-512"};
+static const char *const cpu_said[] = {"SSE2", "AVX2", "AVX-512", "AVX-512 AMX"};
 #else
 static const char *const cpu_said[] = {"plain"};
 #endif
@@ -35,7 +39,20 @@ static const struct {
 #undef CPU_ROW
 #undef CPU_DOT_ROW
 
-static int cpu_best_level(void)
+#if defined __x86_64__
+/* Whether the processor multiplies tiles of bytes and Linux lets this process do so, which it asks for here: tiles are 8 KB of
+ * state that a process has for each of its threads from the first use on. Asking again is harmless. */
+static bool cpu_tiles(void)
+{
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* ARCH_REQ_XCOMP_PERM of Linux 5.16 */
+    unsigned a, b, c, d;
+
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && d & 1u << 24 && d & 1u << 25 && c & 1u << 11 &&
+           syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+#endif
+
+static int cpu_best_level(bool tiles)
 {
 #if defined __x86_64__
     __builtin_cpu_init();
@@ -43,13 +60,15 @@ static int cpu_best_level(void)
         return CPU_PLAIN;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq"))
-        return CPU_AVX512;
+        return tiles && cpu_tiles() ? CPU_AMX : CPU_AVX512;
     return CPU_AVX2;
 #elif defined __aarch64__
+    (void)tiles;
     if (!(getauxval(AT_HWCAP) & 1ul << 20)) /* HWCAP_ASIMDDP */
         return CPU_PLAIN;
     return getauxval(AT_HWCAP2) & 1ul << 13 ? CPU_I8MM : CPU_DOTPROD; /* HWCAP2_I8MM */
 #else
+    (void)tiles;
     return CPU_PLAIN;
 #endif
 }
@@ -65,9 +84,9 @@ static int cpu_level_named(const char *name)
 
 static int cpu_level(void)
 {
-    const int best = cpu_best_level();
     const char *asked = getenv("FTX_CPU");
     const int level = asked ? cpu_level_named(asked) : -1;
+    const int best = cpu_best_level(level < 0 || level == CPU_LEVEL_COUNT - 1);
 
     return level >= 0 && level < best ? level : best;
 }

@@ -35,7 +35,7 @@ static inline int64_t cpu_type_bytes(int64_t type)
     return type == CPU_FP32 ? 4 : cpu_is_code(type) ? 1 : 2;
 }
 
-/* All kernels by name. F: at every level; D: also at those of AArch64 that add dot products of bytes and nothing else. */
+/* All kernels by name. F: at every level; D: also at those that add products of bytes and nothing else (dotprod, i8mm, amx). */
 // clang-format off
 #define CPU_FAMILIES(F, D) \
     F(embed) F(embed_part) F(linear) F(rmsnorm) F(layernorm) F(act) F(glu) F(add) F(mul) F(mul_by) F(slice) F(join) F(scale) F(rope) \
@@ -50,7 +50,7 @@ static inline int64_t cpu_type_bytes(int64_t type)
 
 #if defined __x86_64__
 #define CPU_LEVELS(name, X) X(name, plain) X(name, avx2) X(name, avx512)
-#define CPU_DOT_LEVELS CPU_LEVELS
+#define CPU_DOT_LEVELS(name, X) CPU_LEVELS(name, X) X(name, amx)
 #elif defined __aarch64__
 #define CPU_LEVELS(name, X) X(name, plain)
 #define CPU_DOT_LEVELS(name, X) X(name, plain) X(name, dotprod) X(name, i8mm)

@@ -16,7 +16,7 @@
  *
  * A vector of weights has 4 elements of LANES rows, which meet 4 broadcast elements of a row of x: TILE_ROWS rows of x times
  * QUANT_TILES tiles are in registers, and a single row of x takes twice as many tiles, since each sum is a chain. With i8mm
- * two rows of x meet 8 elements of two rows of w (quant_pairs). */
+ * two rows of x meet 8 elements of two rows of w (quant_pairs). AMX multiplies many rows (amx.h). */
 //@ kernel  linear_q
 //@ rank    220
 //@ args    x[M,K] xs:int8_rows.scales(x) xt:int8_rows.sums(x) w[N,K] b[N]:fp32 r[M,N] -> y
@@ -434,45 +434,59 @@ static void AT(quant_block)(const LinearArgs *a, const QuantArgs *q, int64_t m0,
         AT(linear_finish)(a, m0 + m, n0, count, totals[m]);
 }
 
-void AT(linear_q)(const CpuCall *c)
+#if LANES == 16 || defined AMX_EMULATED
+#include "amx.h"
+#endif
+
+static void AT(quant_arguments)(const CpuCall *c, LinearArgs *a, QuantArgs *q)
 {
     const int64_t K = c->k[LINEAR_Q_K], groups = K / c->k[LINEAR_Q_GROUP], bits = c->k[LINEAR_Q_W] == CPU_INT4 ? 4 : 8;
     const int64_t codes = QUANT_ROWS * K * bits / 8;
     const int64_t kind = c->k[LINEAR_Q_SCALES]; /* PackedScales of runtime/base/packed.h */
     const int64_t scales = QUANT_ROWS * groups * (kind >= 2 ? 4 : 2);
     const int64_t zeros = QUANT_ROWS * groups * (kind == 1 ? 1 : kind == 3 ? 4 : 0);
-    const LinearArgs a = {.b = c->arg[4],
-                          .r = c->arg[5],
-                          .y = c->arg[6],
-                          .N = c->k[LINEAR_Q_N],
-                          .K = K,
-                          .kind = c->k[LINEAR_Q_KIND],
-                          .glu = c->k[LINEAR_Q_GLU] != 0};
-    const QuantArgs q = {.x = c->arg[0],
-                         .xs = c->arg[1],
-                         .xt = c->arg[2],
-                         .w = c->arg[3],
-                         .K = K,
-                         .group = c->k[LINEAR_Q_GROUP],
-                         .xgroup = c->k[LINEAR_Q_XGROUP],
-                         .tile = (codes + scales + zeros + 63) / 64 * 64,
-                         .scales = codes,
-                         .zeros = codes + scales,
-                         .bits = (int)bits,
-                         .fp32 = kind >= 2,
-                         .have_zeros = kind == 1,
-                         .have_minima = kind == 3};
+
+    *a = (LinearArgs){.b = c->arg[4],
+                      .r = c->arg[5],
+                      .y = c->arg[6],
+                      .N = c->k[LINEAR_Q_N],
+                      .K = K,
+                      .kind = c->k[LINEAR_Q_KIND],
+                      .glu = c->k[LINEAR_Q_GLU] != 0};
+    *q = (QuantArgs){.x = c->arg[0],
+                     .xs = c->arg[1],
+                     .xt = c->arg[2],
+                     .w = c->arg[3],
+                     .K = K,
+                     .group = c->k[LINEAR_Q_GROUP],
+                     .xgroup = c->k[LINEAR_Q_XGROUP],
+                     .tile = (codes + scales + zeros + 63) / 64 * 64,
+                     .scales = codes,
+                     .zeros = codes + scales,
+                     .bits = (int)bits,
+                     .fp32 = kind >= 2,
+                     .have_zeros = kind == 1,
+                     .have_minima = kind == 3};
+}
+
+void AT(linear_q)(const CpuCall *c)
+{
     const int64_t M = c->k[LINEAR_Q_ROWS_S] ? c->S : c->T;
-    const int64_t rows_w = QUANT_ROWS * QUANT_TILES(M);
-    const int64_t blocks_w = (a.N + rows_w - 1) / rows_w, blocks_x = (M + QUANT_BLOCK_X - 1) / QUANT_BLOCK_X;
     int64_t first, last;
+    LinearArgs a;
+    QuantArgs q;
 
 #if LANES == 16
     if (!__builtin_cpu_supports("avx512vnni")) {
-        linear_q_avx2(c);
+        AT_LEVEL(linear_q, avx2)(c);
         return;
     }
 #endif
+    AT(quant_arguments)(c, &a, &q);
+
+    const int64_t rows_w = QUANT_ROWS * QUANT_TILES(M);
+    const int64_t blocks_w = (a.N + rows_w - 1) / rows_w, blocks_x = (M + QUANT_BLOCK_X - 1) / QUANT_BLOCK_X;
+
     cpu_share(c, blocks_w * blocks_x, &first, &last);
     for (int64_t at = first; at < last; at++) {
         const int64_t n0 = at / blocks_x * rows_w, m0 = at % blocks_x * QUANT_BLOCK_X;
@@ -481,6 +495,26 @@ void AT(linear_q)(const CpuCall *c)
         (&a, &q, m0, M - m0 < QUANT_BLOCK_X ? M - m0 : QUANT_BLOCK_X, n0, a.N - n0 < rows_w ? a.N - n0 : rows_w);
     }
 }
+
+#if LANES == 16 && !defined AMX_EMULATED
+/* The level amx: that of AVX-512 but for many rows of codes. */
+void linear_q_amx(const CpuCall *c)
+#elif defined AMX_EMULATED
+static __attribute__((unused)) void AT(linear_q_amx)(const CpuCall *c) /* of the levels that a test uses */
+#endif
+#if LANES == 16 || defined AMX_EMULATED
+{
+    const int64_t M = c->k[LINEAR_Q_ROWS_S] ? c->S : c->T;
+    LinearArgs a;
+    QuantArgs q;
+
+    AT(quant_arguments)(c, &a, &q);
+    if (M >= AMX_LEAST_ROWS && q.xs)
+        AT(amx_share)(c, &a, &q, M);
+    else
+        AT(linear_q)(c);
+}
+#endif
 #undef QUANT_LESS
 #undef QUANT_TILES
 #undef TILE_TILES

@@ -14,6 +14,7 @@
 #include "kernels/cpu/consts.h"
 #include "kernels/cpu/cpu.h"
 #include "runtime/base/dtype.h"
+#include "runtime/base/packed.h"
 #include "runtime/base/team.h"
 
 static char *scratch;      /* [threads][CPU_SCRATCH] */
@@ -44,7 +45,8 @@ typedef struct Load {
     void *arg[12];
     int64_t k[16];
     int T, S;
-    const char *ring; /* arg[1] walks through copies at ring */
+    const char *ring; /* arg[walks] walks through copies at ring */
+    int walks;
     size_t step, copies;
 } Load;
 
@@ -56,7 +58,7 @@ static void call(void *user, int piece, int share, int shares)
 
     memcpy(arg, l->arg, sizeof arg);
     if (l->ring)
-        arg[1] = (void *)(l->ring + (size_t)piece % l->copies * l->step);
+        arg[l->walks] = (void *)(l->ring + (size_t)piece % l->copies * l->step);
 
     const CpuCall c = {.arg = arg,
                        .k = l->k,
@@ -108,6 +110,7 @@ static void linear(const char *name, int M, int N, int K, DType type, size_t cop
               .T = M,
               .S = 1,
               .ring = w,
+              .walks = 1,
               .step = bytes,
               .copies = copies,
               .k = {[LINEAR_N] = N,
@@ -120,6 +123,39 @@ static void linear(const char *name, int M, int N, int K, DType type, size_t cop
     printf("%-22s %4d x %6d x %5d %s  %d threads  %9.1f us  %6.1f GB/s  %6.1f GFLOP/s\n", name, M, N, K,
            dtype_name(type), threads, s * 1e6, (double)bytes / s * 1e-9, 2.0 * M * N * K / s * 1e-9);
     free(x), free(y), free(w);
+}
+
+static void quantised(const char *name, int M, int N, int K, DType type, int group, PackedScales scales, size_t copies,
+                      int threads)
+{
+    if (!strstr(name, wanted))
+        return;
+
+    const size_t bytes = packed_tiles((uint64_t)N) * packed_tile(type, (uint64_t)K, (uint64_t)group, scales);
+    int8_t *x = filled((size_t)M * K, DT_BF16);
+    float *xs = filled((size_t)M * K / 32, DT_FP32), *y = malloc((size_t)M * N * 4);
+    int32_t *xt = filled((size_t)M * K / 8, DT_FP32);
+    char *w = filled(bytes * copies, DT_BF16);
+    Load l = {.kernel = cpu_kernel("linear_q"),
+              .arg = {x, xs, xt, w, NULL, NULL, y},
+              .T = M,
+              .S = 1,
+              .ring = w,
+              .walks = 3,
+              .step = bytes,
+              .copies = copies,
+              .k = {[LINEAR_Q_N] = N,
+                    [LINEAR_Q_K] = K,
+                    [LINEAR_Q_W] = type,
+                    [LINEAR_Q_GROUP] = group,
+                    [LINEAR_Q_SCALES] = scales,
+                    [LINEAR_Q_XGROUP] = 128}};
+    const double s = measure(&l, threads);
+
+    printf("%-22s %4d x %6d x %5d %s groups of %3d%s  %d threads  %9.1f us  %6.1f GB/s  %7.1f GOP/s\n", name, M, N, K,
+           dtype_name(type), group, scales == PACKED_FP32_MINIMA ? ", minima" : "", threads, s * 1e6,
+           (double)bytes / s * 1e-9, 2.0 * M * N * K / s * 1e-9);
+    free(x), free(xs), free(xt), free(y), free(w);
 }
 
 static void attend(const char *name, int T, int context, int H, int G, int E, int threads)
@@ -297,6 +333,16 @@ int main(int argc, char **argv)
     linear("1B gate/up", 512, 16384, 2048, DT_BF16, 1, 1, threads);
     linear("1B gate/up", 128, 16384, 2048, DT_FP16, 1, 1, threads);
     linear("1B gate/up", 128, 16384, 2048, DT_FP32, 1, 1, threads);
+    for (int M = 1; M <= 512; M *= 2)
+        for (int i = 0; i < 5; i++)
+            quantised("codes 1B qkv", M, 3072, 2048, i % 2 ? DT_INT4 : DT_INT8,
+                      i == 4  ? 16
+                      : i / 2 ? 32
+                              : 128,
+                      i == 3 ? PACKED_FP32_MINIMA : PACKED_FP16, 4, threads);
+    quantised("codes 1B gate/up", 128, 16384, 2048, DT_INT4, 128, PACKED_FP16, 2, threads);
+    quantised("codes 1B down", 128, 2048, 8192, DT_INT4, 128, PACKED_FP16, 4, threads);
+    quantised("codes 1B down", 512, 2048, 8192, DT_INT4, 128, PACKED_FP16, 4, threads);
     attend("fable decode", 1, 128, 6, 2, 64, threads);
     attend("fable decode", 1, 1000, 6, 2, 64, threads);
     attend("fable prompt", 256, 256, 6, 2, 64, threads);

@@ -1,8 +1,25 @@
 /* test_cpu_quantised.c - the CPU's kernels of quantised weights against the reference: codes of activations bit by bit,
- * products within the rounding of fp32, and a row's bits whatever its neighbours, tiles and threads. */
+ * products within the rounding of fp32, and a row's bits whatever its neighbours, tiles and threads. Of the form with the tiles
+ * of AMX the same text is tried with emulated instructions, too, on any processor. */
 #include "cpu_test.h"
 
+#include "amx_emulated.h"
 #include "runtime/base/packed.h"
+
+/* Forms of linear_q with tiles, and the level whose bits they must have: of this processor, or emulated. */
+static const struct {
+    const char *name;
+    CpuKernel *kernel; /* NULL: what FTX_CPU=name gives */
+    int below;
+} tiled[] = {
+    {"plain with emulated tiles", linear_q_amx_plain, 0},
+#if defined __x86_64__
+    {"avx2 with emulated tiles", linear_q_amx_avx2, 1},
+    {"avx512 with emulated tiles", linear_q_amx_avx512, 2},
+    {"amx", NULL, 2},
+#endif
+};
+enum { FORMS = LEVELS + sizeof tiled / sizeof *tiled };
 
 /* Of the levels, those that this machine has. */
 static int level_count(void)
@@ -12,6 +29,47 @@ static int level_count(void)
     while (n < LEVELS && kernel_at("linear_q", n) != kernel_at("linear_q", n - 1))
         n++;
     return n;
+}
+
+/* A level's form; from LEVELS on one with tiles. */
+static CpuKernel *form_at(int form)
+{
+    CpuKernel *k;
+
+    if (form < LEVELS)
+        return kernel_at("linear_q", form);
+    if (tiled[form - LEVELS].kernel)
+        return tiled[form - LEVELS].kernel;
+    setenv("FTX_CPU", tiled[form - LEVELS].name, 1);
+    k = cpu_kernel("linear_q");
+    unsetenv("FTX_CPU");
+    return k;
+}
+
+static const char *form_name(int form)
+{
+    return form < LEVELS ? levels[form] : tiled[form - LEVELS].name;
+}
+
+/* The level whose bits this form must have; -1: its own. */
+static int form_below(int form)
+{
+    if (form >= LEVELS)
+        return tiled[form - LEVELS].below;
+#if defined __aarch64__
+    return 0; /* levels differ in the products of bytes alone, which are exact */
+#else
+    return -1;
+#endif
+}
+
+/* Whether this machine runs a form. */
+static bool form_runs(int form)
+{
+    if (form < LEVELS)
+        return form < level_count();
+    return tiled[form - LEVELS].below < level_count() &&
+           form_at(form) != kernel_at("linear_q", tiled[form - LEVELS].below);
 }
 
 typedef struct Case {
@@ -128,7 +186,7 @@ static void run(int level, const Case *c, const Rows *x, const Matrix *w, const 
                          c->residual ? (void *)(r + from * width) : NULL,
                          y};
 
-    call(kernel_at("linear_q", level), arg, k, M, 0, threads);
+    call(form_at(level), arg, k, M, 0, threads);
 }
 
 static void check(int level, const Case *c)
@@ -142,7 +200,7 @@ static void check(int level, const Case *c)
     char what[200];
 
     if (!c->exact) {
-        quantise(level, &x, c->M, c->K, 2);
+        quantise(level < LEVELS ? level : 0, &x, c->M, c->K, 2);
         for (size_t i = 0; i < n; i++)
             x.x[i] = (float)x.codes[i] * x.scales[i / x.group];
     }
@@ -156,8 +214,8 @@ static void check(int level, const Case *c)
         ref_add((RefTensor){want, DT_FP32}, (RefTensor){r, DT_FP32}, (int64_t)out, want);
     snprintf(what, sizeof what,
              "linear_q %s M=%d N=%d K=%d %s group=%d scales=%d exact=%d bias=%d residual=%d kind=%d glu=%d",
-             levels[level], c->M, c->N, c->K, dtype_name(c->type), c->group, c->scales, c->exact, c->bias, c->residual,
-             c->kind, c->glu);
+             form_name(level), c->M, c->N, c->K, dtype_name(c->type), c->group, c->scales, c->exact, c->bias,
+             c->residual, c->kind, c->glu);
     run(level, c, &x, &w, b, r, 0, c->M, 1, y);
     assert_close(y, want, out, 3e-6, what);
     for (int m = 0; m < c->M; m += 1 + c->M / 3) {
@@ -168,11 +226,11 @@ static void check(int level, const Case *c)
     memcpy(want, y, sizeof *y * out);
     run(level, c, &x, &w, b, r, 0, c->M, 5, y);
     assert_memory_equal(y, want, sizeof *y * out);
-#if defined __aarch64__ /* levels differ in the products of bytes alone, which are exact */
-    run(0, c, &x, &w, b, r, 0, c->M, 1, y);
-    if (memcmp(y, want, sizeof *y * out) != 0)
-        fail_msg("%s: other bits than plain", what);
-#endif
+    if (form_below(level) >= 0) {
+        run(form_below(level), c, &x, &w, b, r, 0, c->M, 1, y);
+        if (memcmp(y, want, sizeof *y * out) != 0)
+            fail_msg("%s: other bits than %s", what, levels[form_below(level)]);
+    }
     rows_free(&x);
     matrix_free(&w);
     free(b), free(r), free(want), free(y), free(alone);
@@ -226,6 +284,36 @@ static void large(void **state)
         }
 }
 
+/* Many rows of x: tiles of 1 to 16 of them, two tiles and one, blocks of up to 128; K over several panels, the last one short;
+ * each way to hold weights. */
+static void many_rows(void **state)
+{
+    static const int rows[] = {16, 17, 31, 32, 33, 47, 65, 100, 128, 129, 150};
+    static const int outputs[] = {16, 32, 33, 70, 96}, columns[] = {64, 128, 512, 640, 1152, 1056, 544};
+
+    (void)state;
+    for (int form = 0; form < FORMS; form++) {
+        for (int i = 0; i < 72 && form_runs(form); i++) {
+            const int K = columns[i % 7];
+            int group = 16 << i / 2 % 4;
+
+            while (K % group)
+                group /= 2;
+            check(form, &(Case){.M = rows[i % 11],
+                                .N = outputs[i % 5],
+                                .K = K,
+                                .group = group,
+                                .type = i / 3 % 2 ? DT_INT4 : DT_INT8,
+                                .scales = (PackedScales)(i / 8 % 4),
+                                .exact = i % 19 == 18,
+                                .bias = i % 3 == 0,
+                                .residual = i % 4 == 0,
+                                .kind = i % 8 == 2 ? FTX_ACT_SILU : FTX_ACT_NONE,
+                                .glu = i % 8 == 2 && outputs[i % 5] % 2 == 0});
+        }
+    }
+}
+
 static void epilogues(void **state)
 {
     (void)state;
@@ -247,10 +335,10 @@ static void epilogues(void **state)
 /* The largest sums of integers: every code at an end of its range, for each number of rows of x in a tile. */
 static void extremes(void **state)
 {
-    enum { M = 6 };
+    enum { M = 17 };
     (void)state;
-    for (int level = 0; level < LEVELS; level++)
-        for (int i = 0; i < 8 * M; i++) {
+    for (int level = 0; level < FORMS; level++)
+        for (int i = 0; i < 8 * M && form_runs(level); i++) {
             const int rows = 1 + i / 8, sign = i / 4 % 2 ? -1 : 1;
             const Case c = {.M = rows, .N = 16, .K = 128, .group = 128, .type = i / 2 % 2 ? DT_INT4 : DT_INT8};
             Matrix w = matrix_new(&c);
@@ -260,7 +348,7 @@ static void extremes(void **state)
             memset(w.tiles, i % 2 ? 0 : 255, packed_codes(c.type, c.K));
             for (int k = 0; k < rows * c.K; k++)
                 x.x[k] = (float)(sign * (1 + k / c.K));
-            quantise(level, &x, rows, c.K, 1);
+            quantise(level < LEVELS ? level : 0, &x, rows, c.K, 1);
             run(level, &c, &x, &w, NULL, NULL, 0, rows, 1, y);
             for (int n = 0; n < rows * 16; n++) {
                 const int code = i % 2 ? 0 : c.type == DT_INT4 ? 15 : 255;
@@ -306,8 +394,8 @@ static void codes(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes),   cmocka_unit_test(large), cmocka_unit_test(epilogues),
-        cmocka_unit_test(extremes), cmocka_unit_test(codes),
+        cmocka_unit_test(shapes),    cmocka_unit_test(large),    cmocka_unit_test(many_rows),
+        cmocka_unit_test(epilogues), cmocka_unit_test(extremes), cmocka_unit_test(codes),
     };
     const char *features = cpu_features(), *last = strrchr(features, ' ');
 
