@@ -78,7 +78,8 @@ typedef struct Tuner {
     ProgressLine progress;
     char line[100]; /* what it says */
     bool unwritten; /* the file could not be written */
-    char why[2000]; /* the last thing could not be built or measured */
+    bool broken;    /* a kernel has failed, and the GPU runs nothing of this process any more */
+    char why[2000]; /* the last thing could not be built or measured; what broke it */
 } Tuner;
 
 typedef struct Variant {
@@ -103,7 +104,8 @@ static void drop(void *user, void *variant)
 
 static bool fail(Tuner *t, const char *why)
 {
-    snprintf(t->why, sizeof t->why, "%s", why);
+    if (!t->broken)
+        snprintf(t->why, sizeof t->why, "%s", why);
     return false;
 }
 
@@ -152,9 +154,14 @@ static bool bench(Tuner *t, const Variant *v, size_t at, size_t point, int repea
 
     if (point >= p->points)
         return false;
-    return ftx_engine_bench(v->engine, p->at[point].sequences, p->at[point].tokens, p->at[point].context, repeat, us,
-                            &least, &most, &err) == FTX_OK ||
-           fail(t, err.text);
+    const FtxStatus status = ftx_engine_bench(v->engine, p->at[point].sequences, p->at[point].tokens,
+                                              p->at[point].context, repeat, us, &least, &most, &err);
+
+    if (!status)
+        return true;
+    fail(t, err.text);
+    t->broken |= status == FTX_EDEVICE;
+    return false;
 }
 
 static size_t points(void *user, size_t at)
@@ -205,14 +212,14 @@ static bool time_alone(void *user, void *variant, size_t at, const char *entry, 
     for (size_t i = 0; i < v->n_rows; i++)
         if (strcmp(v->rows[i].kernel, entry) == 0)
             *us = v->alone_us[i];
-    return *us > 0;
+    return *us > 0 || fail(user, "a kernel is not launched by its program");
 }
 
 static bool stop(void *user, double share)
 {
     const Tuner *t = user;
 
-    return command_stopped || command_seconds() > t->begin + share * (t->end - t->begin);
+    return command_stopped || t->broken || command_seconds() > t->begin + share * (t->end - t->begin);
 }
 
 static void say(void *user, const char *what, size_t done, size_t all)
@@ -465,7 +472,11 @@ static void report(const TuneCases *cases, const TuneResult *r, const Tuner *t)
         if (name && r->untuned_us && r->untuned_us[p] > 0)
             printf("%-12s %10.2f us untuned %10.2f us tuned  %+6.2f %%\n", name, r->untuned_us[p], r->tuned_us[p],
                    100 * (r->tuned_us[p] / r->untuned_us[p] - 1));
+        else if (name && r->untuned_us && !r->stopped)
+            printf("%-12s not measured%s%s\n", name, *t->why ? ": " : "", t->why);
     }
+    if (r->failed)
+        printf("%zu candidates could not be built or measured; the last failure: %s\n", r->failed, t->why);
     printf("%s: %zu entries for %s%s\n", t->out, r->n, t->file.device,
            r->stopped ? "; stopped before the last comparison with the untuned model" : "");
 }
@@ -553,7 +564,7 @@ static bool tune(Tuner *t, Diag *d)
     t->compile.tune = "none";
     if (!find_algorithms(t, &cases, d))
         return false;
-    if (!tune_search(&cases, &t->file, &machine, t->keep, &r))
+    if (!tune_search(&cases, &t->file, &machine, t->keep, &r) || t->broken)
         return diag_machine(d, "%s", t->why);
     report(&cases, &r, t);
     return !t->unwritten || diag_machine(d, "%s was not written", t->out);

@@ -38,7 +38,8 @@ typedef struct Search {
     bool *timed;   /* [programs]: it can be measured */
     Best *best;    /* [programs]: of the cases that are being tried */
     size_t done, all;
-    double share; /* of the time, for this part and those before it */
+    double share;  /* of the time, for this part and those before it */
+    size_t failed; /* candidates that cannot be built or measured alone */
 } Search;
 
 static int by_size(const void *a, const void *b)
@@ -122,6 +123,7 @@ static void try_trials(Search *s, const Trial *trials, size_t n,
         s->m->drop(s->m->user, variant);
     } else if (n == 1) {
         trials[0].x->dropped = true;
+        s->failed++;
     } else {
         try_trials(s, trials, n / 2, measure);
         try_trials(s, trials + n / 2, n - n / 2, measure);
@@ -133,8 +135,10 @@ static void try_trials(Search *s, const Trial *trials, size_t n,
 static void measure_alone(Search *s, void *variant, const Trial *trials, size_t n)
 {
     for (size_t i = 0; i < n && !stopped(s); i++)
-        if (!s->m->alone(s->m->user, variant, trials[i].c->at, trials[i].x->entry, &trials[i].x->alone_us))
+        if (!s->m->alone(s->m->user, variant, trials[i].c->at, trials[i].x->entry, &trials[i].x->alone_us)) {
             trials[i].x->dropped = true;
+            s->failed++;
+        }
 }
 
 static int by_alone(const void *a, const void *b)
@@ -332,8 +336,9 @@ static bool search_case(Search *s, size_t k)
 
 /* --- the end ----------------------------------------------------------------------------------------- */
 
-/* Compares with the untuned model; entries of programs that did not become faster are dropped. */
-static void confirm(Search *s, TuneResult *out)
+/* Compares with the untuned model; entries of programs that did not become faster are dropped. False: the model cannot be built
+ * a second time. */
+static bool confirm(Search *s, TuneResult *out)
 {
     double *tuned_us = arena_array(s->keep, double, s->cases->programs);
     double *untuned_us = arena_array(s->keep, double, s->cases->programs);
@@ -358,7 +363,7 @@ static void confirm(Search *s, TuneResult *out)
     if (built)
         s->m->drop(s->m->user, untuned);
     if (!built || stopped(s))
-        return;
+        return built;
     for (size_t i = 0; i < taken; i++)
         for (size_t k = 0; k < s->cases->n; k++)
             if (strcmp(s->cases->at[k].program, s->taken.at[i].program) == 0) {
@@ -367,6 +372,7 @@ static void confirm(Search *s, TuneResult *out)
                 break;
             }
     s->taken.n = n;
+    return true;
 }
 
 static size_t sort_cases(Search *s)
@@ -387,6 +393,7 @@ bool tune_search(TuneCases *cases, const TuningFile *file, const TuneMachine *m,
 {
     Search s = {.cases = cases, .file = file, .m = m, .keep = keep};
     size_t most;
+    bool ok;
 
     *out = (TuneResult){0};
     s.of = arena_alloc(keep, sizeof *s.of * cases->programs);
@@ -409,13 +416,13 @@ bool tune_search(TuneCases *cases, const TuningFile *file, const TuneMachine *m,
         step(&s, "in place");
     }
     s.share = ALL;
-    if (s.base && !stopped(&s))
-        confirm(&s, out);
+    ok = s.base && (stopped(&s) || confirm(&s, out));
     out->stopped = stopped(&s);
     if (s.base)
         m->drop(m->user, s.base);
     m->keep(m->user, s.taken.at, s.taken.n);
     out->entries = s.taken.at;
     out->n = s.taken.n;
-    return true;
+    out->failed = s.failed;
+    return ok;
 }

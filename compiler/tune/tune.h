@@ -68,7 +68,8 @@ typedef struct TuneMachine {
 typedef struct TuneResult {
     const TuningEntry *entries;
     size_t n;
-    const double *untuned_us, *tuned_us; /* of each program; 0: it was not confirmed */
+    const double *untuned_us, *tuned_us; /* of each program; 0: it was not confirmed; NULL: none was */
+    size_t failed;                       /* candidates that could not be built or measured */
     bool stopped;
 } TuneResult;
 
@@ -81,7 +82,8 @@ typedef struct TuneWords {
 void tune_algorithm(const DeviceAlgorithm *of, size_t n, int64_t from, int64_t to, int64_t step, Arena *keep,
                     TuneWords *words);
 
-/* `file` is what the entries belong to. False: the untuned model cannot be built or measured. */
+/* `file` is what the entries belong to. False: the untuned model cannot be built, or not beside another; what was found until
+ * then was kept. */
 bool tune_search(TuneCases *cases, const TuningFile *file, const TuneMachine *m, Arena *keep, TuneResult *out);
 
 #endif

@@ -79,7 +79,8 @@ typedef struct DeviceApi {
 
     /* Profiling: run waits after each launch and adds its time to its kernel's row. */
     FtxStatus (*profile)(Session *s, bool on, const FtxProfile **rows, size_t *n, FtxError *err);
-    /* Device time of `repeat` runs of a program one by one, in microseconds, into times. */
+    /* Device time of `repeat` runs of a program one by one, in microseconds, into times. While kernels are profiled, their times
+     * are added to the rows, and a run takes the sum of its launches. */
     FtxStatus (*time)(Session *s, uint32_t program, int T, int S, int repeat, double *times, FtxError *err);
 
     /* Records each kernel and copy in t from now on. NULL: no longer; first what has been enqueued is waited for and

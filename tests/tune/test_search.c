@@ -28,6 +28,7 @@ typedef struct World {
     double used, budget, alone_cost; /* of the time: a run takes 1 */
     int slow_from, slow_to;          /* runs that take twice as long: the clock has dropped */
     size_t points;
+    int room; /* models that fit beside each other; 0: any number */
     int open, built, told, tried[MOST_CASES][CANDIDATES];
     size_t kept;
     TuningFile file;
@@ -67,6 +68,8 @@ static bool build(void *user, const TuningEntry *entries, size_t n, void **varia
             if (v->at[i].fails)
                 return false;
         }
+    if (w->room && w->open >= w->room)
+        return false;
     w->open++;
     w->built++;
     assert_true(w->open <= 3);
@@ -301,6 +304,23 @@ static void unbuildable(void **state)
     check_entry(&r.entries[1], "second", "decode 1", 2);
     assert_int_equal(w.tried[0][2], 0);
     assert_true(w.cases.at[0].candidates.at[2].dropped);
+    assert_int_equal(r.failed, 1);
+    arena_close(w.keep);
+}
+
+/* Memory for one model only: no candidate can be measured, and the search says so. */
+static void no_room(void **state)
+{
+    World w = world(4);
+    const TuneMachine machine = {&w, build, drop, points, time_program, time_alone, stop, say, keep_entries};
+    TuneResult r;
+
+    (void)state;
+    w.room = 1;
+    assert_false(tune_search(&w.cases, &w.file, &machine, w.keep, &r));
+    assert_int_equal(r.n, 0);
+    assert_int_equal(r.failed, 4 * CANDIDATES);
+    assert_int_equal(w.open, 0);
     arena_close(w.keep);
 }
 
@@ -457,6 +477,7 @@ int main(void)
         cmocka_unit_test(pruned),      cmocka_unit_test(unbuildable), cmocka_unit_test(confirmed),
         cmocka_unit_test(interrupted), cmocka_unit_test(contexts),    cmocka_unit_test(repeatable),
         cmocka_unit_test(algorithms),  cmocka_unit_test(in_time),     cmocka_unit_test(clock_drops),
+        cmocka_unit_test(no_room),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
