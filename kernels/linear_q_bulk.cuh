@@ -1,43 +1,42 @@
 // linear_q_bulk.cuh - linear layers of 1 to 8 rows with quantised weights on sm_90: bulk copies by a warp of their own.
 //
-// What it computes, its arguments and how codes become numbers: linear_q.cuh. This is the form for GPUs with bulk copies.
+// What it computes and its arguments: linear_q.cuh. The products are those of integers (body/digits.cuh).
 //
 // What limits it: reading w once. A tile is 16 rows of w; block i computes a run of neighbouring tiles. Its warps:
 //
-//   warps 0..7  load x into shared memory, times the gains of the norm, and multiply: warp j has bricks j, j + 8, ... of each slice
-//   warp 8      streams w through a ring in shared memory by bulk copies; it starts before the previous kernel has ended
+//   the first WARPS   make x's digits in shared memory, with the gains of the norm, and multiply: warp j has bricks j, j + WARPS, ...
+//   the last one      streams w through a ring in shared memory by bulk copies; it starts before the previous kernel has ended
 //
-//   tile  | codes: slice 0: chunk, chunk, ... | slice 1: ... | scales | zeros |
+//   tile  | codes: chunk, chunk, ... | scales | zeros |
 //   slot  | codes of a chunk, up to CHUNK bricks | their scales | their zeros |
 //
 // At most IN_FLIGHT bytes are requested and have not arrived (linear.cuh says why).
 //
-// Order of summation: within a group even and odd 16 k (int8: high and low nibbles) apart; groups and bricks in order; then
-// the 8 chains of a slice, then the slices, as in linear_q up to 8 rows. A norm's sum of squares has an order of its own: 32
-// vectors of 8 elements, then these sums.
+// Order of summation: exact within a group; groups and bricks of a warp in order, a sum for each digit; then the digits; then
+// the warps (body/brick.cuh). A norm's sum of squares: 32 vectors of 8 elements, then these sums. It depends on K and WARPS
+// alone, not on the number of rows.
 #pragma once
 #include "device/async.cuh"
 #include "device/barrier.cuh"
 #include "device/mbarrier.cuh"
 #include "device/pdl.cuh"
-#include "body/brick_arranged.cuh"
+#include "body/digits.cuh"
 #include "body/linear.cuh"
 #include "body/ring.cuh"
 
 template <class C> struct BulkShape {
-    typedef ArrangedBrick<C> Q;
-    static constexpr int WORKERS = 256;                                     // threads that multiply
+    typedef Digits<C> Q;
+    static constexpr int WARPS = C::WARPS, WORKERS = WARPS * 32;            // that multiply
     static constexpr int BRICKS = ceil_div(C::K, C::BRICK_K);
-    static constexpr int EACH = ceil_div(ceil_div(BRICKS, C::SLICES), C::CHUNK), CHUNKS = C::SLICES * EACH; // of a slice, of a tile
+    static constexpr int CHUNKS = ceil_div(BRICKS, C::CHUNK);               // of a tile
     static constexpr int ROW = Q::GROUPS * 16;                              // scales of a brick
     static constexpr int SCALES = C::CHUNK * Q::BRICK, ZEROS = SCALES + C::CHUNK * ROW * Q::SCALE; // where they begin in a slot
     static constexpr int AHEAD = most(1, least(C::IN_FLIGHT / C::SLOT_BYTES, C::STAGES));          // chunks in flight
     static constexpr int PIECES = ceil_div(C::K / 8, 32);                   // of a row of x: 32 vectors of 8 elements
     static constexpr int SUM_PITCH = 20;                                    // floats of a tile's 16 sums; no bank conflicts
-    static constexpr int TILE_SUMS = 8 * C::M * SUM_PITCH;                  // floats of the 8 chains of a slice of a tile
+    static constexpr int TILE_SUMS = WARPS * C::M * SUM_PITCH;              // floats of the sums of all warps, of a tile
     static constexpr int PAIRS = C::ROUND_TILES * 8 * C::M, ITEMS = ceil_div(PAIRS, WORKERS); // outputs of a round, of a thread
     static_assert(C::K % 64 == 0, "rows of whole blocks of codes");
-    static DEVICE int slice(int s) { return s * BRICKS / C::SLICES; }       // its first brick
 };
 
 template <class C> using BulkRing = Ring<C::STAGES, C::SLOT_BYTES>;
@@ -47,10 +46,8 @@ template <class C> struct BulkChunk {
     int begin, end;
     DEVICE BulkChunk(int chunk)
     {
-        typedef BulkShape<C> P;
-        const int s = chunk / P::EACH;
-        begin = P::slice(s) + chunk % P::EACH * C::CHUNK;
-        end = least(begin + C::CHUNK, P::slice(s + 1));
+        begin = chunk * C::CHUNK;
+        end = least(begin + C::CHUNK, BulkShape<C>::BRICKS);
     }
 };
 
@@ -58,7 +55,7 @@ template <class C> struct BulkChunk {
 template <class C> DEVICE void bulk_request(const char *tile, int chunk, u32 slot, u32 full)
 {
     typedef BulkShape<C> P;
-    typedef ArrangedBrick<C> Q;
+    typedef Digits<C> Q;
     const BulkChunk<C> c(chunk);
     const int k = most(0, least(c.end * C::BRICK_K, C::K) - c.begin * C::BRICK_K), rows = k / C::GROUP * 16;
     const int lane = lane_id(), codes = k * 2 * C::BITS, scales = rows * Q::SCALE, zeros = rows * Q::ZERO;
@@ -91,33 +88,33 @@ template <class C> DEVICE void bulk_produce(const char *tile, int count, const B
         slot.next();
         if (++chunk == P::CHUNKS) {
             chunk = 0;
-            tile += ArrangedBrick<C>::TILE;
+            tile += Digits<C>::TILE;
         }
     }
 }
 
-// Loads x into shared memory, times the gains: x [M][X_ROW_BYTES], the sums of groups [groups][M] and, for the norm, the sums
-// of squares of each piece [M][PIECES]. Rows that are not live become 0.
+// Loads x into shared memory, times the gains: digits and units (body/digits.cuh) and, for the norm, the sums of squares of
+// each piece [M][PIECES]. Rows that are not live become 0.
 template <class C> DEVICE void bulk_load_x(const LinearArgs &a, int live, char *shared)
 {
     typedef BulkShape<C> P;
-    typedef ArrangedBrick<C> Q;
+    typedef Digits<C> Q;
     typedef typename C::T T;
-    constexpr int ALL = P::PIECES * C::M, OWN = ceil_div(ALL, 8), ONCE = least(OWN, 8), LANES = C::GROUP / 8, VECTORS = C::K / 8;
-    float *sums = (float *)(shared + C::X_SUMS_AT), *squares = (float *)(shared + C::SQUARES_AT);
+    constexpr int ALL = P::PIECES * C::M, OWN = ceil_div(ALL, P::WARPS), ONCE = least(OWN, 8), LANES = C::GROUP / 8, VECTORS = C::K / 8;
+    float *units = (float *)(shared + C::UNITS_AT), *squares = (float *)(shared + C::SQUARES_AT);
 #pragma unroll 1
     for (int first = 0; first < OWN; first += ONCE) {
         uint4_ x[ONCE];
 #pragma unroll
         for (int j = 0; j < ONCE; j++) {
-            const int piece = warp_id() + 8 * (first + j), m = piece / P::PIECES, v = piece % P::PIECES * 32 + lane_id();
+            const int piece = warp_id() + P::WARPS * (first + j), m = piece / P::PIECES, v = piece % P::PIECES * 32 + lane_id();
             x[j] = uint4_{0, 0, 0, 0};
             if (piece < ALL && v < VECTORS && m < live)
                 x[j] = load_l2((const T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K + v * 8);
         }
 #pragma unroll
         for (int j = 0; j < ONCE; j++) {
-            const int piece = warp_id() + 8 * (first + j), m = piece / P::PIECES, v = piece % P::PIECES * 32 + lane_id();
+            const int piece = warp_id() + P::WARPS * (first + j), m = piece / P::PIECES, v = piece % P::PIECES * 32 + lane_id();
             const bool here = piece < ALL && v < VECTORS;
             if (C::NORM) {
                 const float square = warp_sum(add_squares(0.0f, *(Vec<T, 8> *)&x[j], 0.0f));
@@ -126,13 +123,15 @@ template <class C> DEVICE void bulk_load_x(const LinearArgs &a, int live, char *
                 if (here)
                     x[j] = rms_vector<C>(x[j], shared_load16(shared_address(shared + C::GAINS_AT) + v * 16));
             }
-            const float sum = warp_sum<LANES>(add_sum(0.0f, *(Vec<T, 8> *)&x[j]));
-            Q::arrange(x[j]);
+            uint2_ digits[3];
+            const float unit = Q::split(digits, x[j]);
             if (!here)
                 continue;
-            shared_store16(shared_address(shared + C::X_AT + m * C::X_ROW_BYTES) + v * 16, x[j]);
+#pragma unroll
+            for (int d = 0; d < 3; d++)
+                shared_store8(Q::place(shared_address(shared + C::X_AT), m, d, v * 8), digits[d]);
             if (v % LANES == 0)
-                sums[v / LANES * C::M + m] = sum;
+                units[v / LANES * C::M + m] = unit;
         }
     }
 }
@@ -174,16 +173,16 @@ template <class C> DEVICE void bulk_segment(const LinearHeadArgs &a, const float
 template <class C, class A> DEVICE void linear_q_bulk(const A &a)
 {
     typedef BulkShape<C> P;
-    typedef ArrangedBrick<C> Q;
+    typedef Digits<C> Q;
     launch_dependents();
     char *shared = shared_memory();
     const BulkRing<C> ring = {shared_address(shared + C::RING_AT), shared_address(shared)};
     const int tiles = ceil_div(C::N, 16), first = (int)((i64)blockIdx.x * tiles / gridDim.x);
     const int count = (int)((i64)(blockIdx.x + 1) * tiles / gridDim.x) - first;
     const char *tile = (const char *)a.w + (i64)first * Q::TILE;
-    if (warp_id() == 8) {
+    if (warp_id() == P::WARPS) {
         if (lane_id() == 0) {
-            ring.init(1, 8);
+            ring.init(1, P::WARPS);
             mbarrier_init_fence();
         }
         warp_sync();
@@ -195,7 +194,7 @@ template <class C, class A> DEVICE void linear_q_bulk(const A &a)
             shared_store16(shared_address(shared + C::GAINS_AT) + v * 16, pack_gains<typename C::T>(load<4>(a.g + v * 8), load<4>(a.g + v * 8 + 4)));
     }
     block_sync();
-    if (warp_id() == 8) {
+    if (warp_id() == P::WARPS) {
         bulk_produce<C>(tile, count, ring);
         return;
     }
@@ -213,25 +212,25 @@ template <class C, class A> DEVICE void linear_q_bulk(const A &a)
         bulk_stat<C>(shared);
 
     const u32 x = shared_address(shared + C::X_AT);
-    const float *x_sums = (const float *)(shared + C::X_SUMS_AT), *stat = (const float *)(shared + C::STATS_AT);
+    const float *units = (const float *)(shared + C::UNITS_AT), *stat = (const float *)(shared + C::STATS_AT);
     RingSlot<C::STAGES> slot = {0, 0};
     for (int t0 = 0, round = 0; t0 < count; t0 += C::ROUND_TILES, round++) {
         const int here = least(C::ROUND_TILES, count - t0);
-        float *sums = (float *)(shared + C::SUMS_AT) + round % 2 * (C::ROUND_TILES * C::SLICES * P::TILE_SUMS);
+        float *sums = (float *)(shared + C::SUMS_AT) + round % 2 * (C::ROUND_TILES * P::TILE_SUMS);
 #pragma unroll 1
-        for (int i = 0; i < here * C::SLICES; i++) {
+        for (int i = 0; i < here; i++) {
             float total[P::Q::COLUMN_TILES][4] = {};
 #pragma unroll 1
-            for (int c = i % C::SLICES * P::EACH, left = P::EACH; left > 0; c++, left--) {
+            for (int c = 0; c < P::CHUNKS; c++) {
                 const BulkChunk<C> chunk(c);
                 const char *data = shared + C::RING_AT + slot.at * C::SLOT_BYTES;
                 ring.wait_full(slot);
 #pragma unroll
-                for (int j = 0; j < C::CHUNK; j += 8) {
+                for (int j = 0; j < C::CHUNK; j += P::WARPS) {
                     const int b = warp_id() + j, at = chunk.begin + b;
-                    if (P::BRICKS % (C::CHUNK * C::SLICES) == 0 || at < chunk.end)
+                    if (P::BRICKS % C::CHUNK == 0 || at < chunk.end)
                         Q::multiply(total, ring.data(slot.at) + b * Q::BRICK, data + P::SCALES + b * (P::ROW * Q::SCALE), data + P::ZEROS + b * (P::ROW * Q::ZERO),
-                                    x + at * (C::BRICK_K * 2), x_sums + at * (Q::GROUPS * C::M), C::K - at * C::BRICK_K);
+                                    x + at * C::BRICK_K, units + at * (Q::GROUPS * C::M), C::K - at * C::BRICK_K);
                 }
                 warp_sync();
                 if (lane_id() == 0)
@@ -249,13 +248,7 @@ template <class C, class A> DEVICE void linear_q_bulk(const A &a)
         const auto wait = [&] { named_barrier_sync(1, P::WORKERS); };
         const auto sum = [&](int m, int n) {
             const int pair = n / 2 - (first + t0) * 8;
-            Vec<float, 2> all;
-#pragma unroll
-            for (int s = 0; s < C::SLICES; s++) {
-                const Vec<float, 2> v = brick_add_warps<C::M * P::SUM_PITCH>(sums + (pair / 8 * C::SLICES + s) * P::TILE_SUMS + m * P::SUM_PITCH + pair % 8 * 2);
-                all[0] = s ? all[0] + v[0] : v[0];
-                all[1] = s ? all[1] + v[1] : v[1];
-            }
+            Vec<float, 2> all = brick_add_warps<C::M * P::SUM_PITCH, P::WARPS>(sums + pair / 8 * P::TILE_SUMS + m * P::SUM_PITCH + pair % 8 * 2);
             if (C::NORM) {
                 all[0] = __fmul_rn(all[0], stat[m]);
                 all[1] = __fmul_rn(all[1], stat[m]);

@@ -1,6 +1,6 @@
 // linear_q_bulk.cu - contracts and instance of linear_q_bulk.cuh: linear layers of 1 to 8 rows with quantised weights on sm_90 and newer
 //
-// Chosen before linear_q for weights of int4 in programs of up to 4 tokens, and for LM heads of int4 and int8, where x and three
+// Chosen before linear_q for weights of int4 in programs of 1 to 4 tokens, and for LM heads of int4 and int8, where x and two
 // chunks fit shared memory.
 //
 //   plain    RMSNorm before, activation, GLU or residual after in one kernel; a layer norm is a launch of its own
@@ -34,22 +34,22 @@
 //@ append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
 //@ append: fits sizeof(KV) > 1
 //@ consts  HALF_SMEM: SM_SMEM / 2 - 1024  BITS: type(w) == int4 ? 4 : 8  GROUP: group(w)  SCALES: scales(w)
-//    SLICES of K fix the order of summation: that of linear_q, which has the rows that do not fit here.
-//@ consts  SLICES: K <= 8192 ? 1 : K <= 16384 ? 2 : 4
-//@ consts  BRICK_K: 128  X_ROW_BYTES: round_up(K * 2, 128) + 64
-//    A block takes all shared memory of an SM; for a matrix below 32 MB it takes half, so that the next kernel can start
-//    beside it.
+//@ consts  BRICK_K: 128  X_BYTES: M * 3 * (round_up(K, 128) + 64)
+//    A block takes all shared memory of an SM, or half, so that the next kernel can start beside it. All of it is faster in a
+//    step (docs/decisions/033-quantised-weights-by-bulk-copies.md).
 //@ tune    BYTES: HALF_SMEM SMEM
-//@ prefer  BYTES=SMEM if N * K / 8 * BITS >= 32000000 || M * X_ROW_BYTES > 36864
-//@ prefer  BYTES=HALF_SMEM
+//@ prefer  BYTES=SMEM
 //@ consts  BLOCKS_PER_SM: BYTES > HALF_SMEM ? 1 : 2
 //    A chunk of 16 KB of codes, or 32 KB: fewer waits of the warps that multiply. ROUND_TILES: tiles whose sums are finished
 //    together.
 //@ tune    CHUNK: 8 16 32
-//@ prefer  CHUNK=32 if BITS == 4 && M == 1 && K == 4096 && !APPEND && !LAST
 //@ prefer  CHUNK=16 if BITS == 4
 //@ prefer  CHUNK=8
-//@ consts  ROUND_TILES: min(min(16, 32 / M), SEGMENTS ? 16 : ceil_div(ceil_div(N, 16), 132))
+//@ tune    WARPS: 8 16
+//@ prefer  WARPS=8
+//@ tune    ROUND_MOST: 8 16 4
+//@ prefer  ROUND_MOST=8
+//@ consts  ROUND_TILES: min(min(ROUND_MOST, 32 / M), SEGMENTS ? 16 : ceil_div(ceil_div(N, 16), 132))
 //@ consts  SLOT_BYTES: CHUNK * (256 * BITS + 16 * 128 / GROUP * (SCALES == 0 ? 2 : SCALES == 1 ? 3 : SCALES == 2 ? 4 : 8))
 //@ tune    IN_FLIGHT: 49152 65536 98304 32768
 //@ prefer  IN_FLIGHT=65536
@@ -59,18 +59,18 @@
 //@ shared  STATS    round_up(M * 4, 16)
 //@ shared  SQUARES  round_up(NORM * M * ceil_div(K, 256) * 4, 16)
 //@ shared  GAINS    NORM * K * 2
-//@ shared  X_SUMS   round_up(K / GROUP * M * 4, 16)
-//@ shared  X        M * X_ROW_BYTES
+//@ shared  UNITS    round_up(K / GROUP * M * 4, 16)
+//@ shared  X        X_BYTES
 //@ shared  KEPT     SEGMENTS * M * 1024                                  // logits of a segment until it is whole
-//@ shared  SUMS     2 * ROUND_TILES * SLICES * 8 * M * 80
+//@ shared  SUMS     2 * ROUND_TILES * WARPS * M * 80
 //@ shared  RING     STAGES * SLOT_BYTES align 128
 //@ needs   TMA
 //@ fits    sizeof(x) == 2 && K % 64 == 0 && (LAST || BUCKET > 0) && M <= 8
-//@ fits    STAGES >= 3
-//    Measured on an H200 (docs/decisions/033-quantised-weights-by-bulk-copies.md): int8, more than 4 rows and short rows of w are as
-//    fast or faster by linear_q.
-//@ prefer  other if ARCH != 90 || M > 4 || K < 4096 || (LAST ? K > 8192 : BITS == 8)
-//@ launch  grid min(SMS, ceil_div(N, 16))   block 288   smem BYTES
+//@ fits    STAGES >= 2 && CHUNK % WARPS == 0
+//    Measured on an H200 (docs/decisions/033-quantised-weights-by-bulk-copies.md): 1 to 4 rows of int4, 3 and 4 where
+//    three chunks fit. Other layers of int8 and short rows of w were as fast or faster by linear_q.
+//@ prefer  other if ARCH != 90 || M > 4 || (M > 2 && STAGES < 3) || K < 4096 || (LAST ? K > 8192 : BITS == 8)
+//@ launch  grid min(SMS, ceil_div(N, 16))   block WARPS * 32 + 32   smem BYTES
 //@ moves   N * K * BITS / 8 + N * K / GROUP * 2
 //@ flops   2 * (LAST ? S : T) * N * K
 //@ matmul  yes
@@ -86,10 +86,10 @@ struct Config {
 //@ append: text     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
     static constexpr int ROWS_S = @ROWS_S@, LAST = @LAST@, SEGMENTS = @SEGMENTS@;
     static constexpr float EPS = @EPS@;
-    static constexpr int BITS = @BITS@, GROUP = @GROUP@, SCALES = @SCALES@, SLICES = @SLICES@, BRICK_K = @BRICK_K@;
-    static constexpr int BLOCK_M = M, X_ROW_BYTES = @X_ROW_BYTES@, CHUNK = @CHUNK@, ROUND_TILES = @ROUND_TILES@;
+    static constexpr int BITS = @BITS@, GROUP = @GROUP@, SCALES = @SCALES@, BRICK_K = @BRICK_K@;
+    static constexpr int CHUNK = @CHUNK@, WARPS = @WARPS@, ROUND_TILES = @ROUND_TILES@;
     static constexpr int IN_FLIGHT = @IN_FLIGHT@, STAGES = @STAGES@, SLOT_BYTES = @SLOT_BYTES@, @REGIONS@;
 };
-extern "C" __global__ void __launch_bounds__(288, @BLOCKS_PER_SM@)
+extern "C" __global__ void __launch_bounds__(@WARPS@ * 32 + 32, @BLOCKS_PER_SM@)
 //@ plain, append: text @NAME@(const LinearArgs a) { linear_q_bulk<Config>(a); }
 //@ head:   text @NAME@(const LinearHeadArgs a) { linear_q_bulk<Config>(a); }

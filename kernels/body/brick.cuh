@@ -176,21 +176,30 @@ template <class C> struct Brick {
     }
 };
 
-// Two neighbouring sums of 8 warps, STRIDE floats apart: the first four in order, the others, then the two halves.
-template <int STRIDE> DEVICE Vec<float, 2> brick_add_warps(const float *from)
+// Two neighbouring sums of 8 (or 16) warps, STRIDE floats apart: the first four in order, the others, then the two halves; of
+// 16 both eights.
+template <int STRIDE, int WARPS = 8> DEVICE Vec<float, 2> brick_add_warps(const float *from)
 {
-    Vec<float, 2> half[2];
+    constexpr int PARTS = WARPS / 4;
+    Vec<float, 2> part[PARTS];
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
-        half[h] = load<2>(from + h * 4 * STRIDE);
+    for (int h = 0; h < PARTS; h++) {
+        part[h] = load<2>(from + h * 4 * STRIDE);
 #pragma unroll
         for (int w = 1; w < 4; w++) {
             const Vec<float, 2> v = load<2>(from + (h * 4 + w) * STRIDE);
-            half[h][0] += v[0];
-            half[h][1] += v[1];
+            part[h][0] += v[0];
+            part[h][1] += v[1];
         }
     }
-    half[0][0] += half[1][0];
-    half[0][1] += half[1][1];
-    return half[0];
+#pragma unroll
+    for (int h = 0; h < PARTS; h += 2) {
+        part[h][0] += part[h + 1][0];
+        part[h][1] += part[h + 1][1];
+    }
+    if (PARTS == 4) {
+        part[0][0] += part[PARTS - 2][0];
+        part[0][1] += part[PARTS - 2][1];
+    }
+    return part[0];
 }

@@ -26,6 +26,21 @@ template <class T> DEVICE void mma(float (&d)[4], const u32 (&a)[4], const u32 (
     mma<T>(d, a[0], a[1], a[2], a[3], b[0], b[1]);
 }
 
+// mma.sync.m16n8k32 and .m16n8k16 of bytes: the first operand without sign, the second with; sums of 32 bits. Lane 4g+t holds
+// a[0] A[g][4t..4t+3], a[1] A[g+8][4t..], a[2], a[3] those 16 k further on; b[0] B[g][4t..], b[1] 16 k further on; d as above.
+DEVICE void mma_codes(int (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+DEVICE void mma_codes(int (&d)[4], u32 a0, u32 a1, u32 b0)
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+                 : "r"(a0), "r"(a1), "r"(b0));
+}
+
 // ldmatrix: 2 or 4 matrices of 8x8 16-bit elements from shared memory. Lane i passes the address of row i%8 of matrix
 // i/8 (16 bytes, aligned); lane 4g+t gets elements 2t, 2t+1 of row g of each.
 DEVICE void ldmatrix2(u32 (&r)[2], u32 row)

@@ -10,6 +10,16 @@ DEVICE u32 and_or(u32 a, u32 b, u32 c)
     return r;
 }
 
+// max.u16x2 (sm_90): the larger of each pair of integers without sign.
+DEVICE u32 max2(u32 a, u32 b)
+{
+    u32 r = 0;
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+    asm("max.u16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+#endif
+    return r;
+}
+
 // fma.rn.x2: a * b + c of each pair, rounded once.
 template <class T> DEVICE u32 fma2(u32 a, u32 b, u32 c);
 template <> DEVICE u32 fma2<bf16>(u32 a, u32 b, u32 c)

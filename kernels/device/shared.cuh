@@ -34,3 +34,4 @@ DEVICE Vec<float, 2> shared_load8(u32 a)
     asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(v[0]), "=f"(v[1]) : "r"(a) : "memory");
     return v;
 }
+DEVICE void shared_store8(u32 a, uint2_ v) { asm volatile("st.shared.v2.u32 [%0], {%1,%2};" ::"r"(a), "r"(v.x), "r"(v.y) : "memory"); }

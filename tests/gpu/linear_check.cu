@@ -411,7 +411,7 @@ static void check(Problem &p, const Instance &i)
             bits.insert(bits.end(), c.host.begin() + at * size_of(i.kv), c.host.begin() + (at + 1) * size_of(i.kv));
         }
         const bool own = strstr(i.family, "hopper") || strstr(i.family, "swapped") || strstr(i.family, "batch");
-        const bool bulk = i.norm && strstr(i.family, "bulk"), many = strncmp(i.family, "linear_q", 8) == 0 && i.m > 8; // linear_q.cuh: orders
+        const bool bulk = strstr(i.family, "bulk"), many = strncmp(i.family, "linear_q", 8) == 0 && i.m > 8; // linear_q.cuh: orders
         std::vector<char> &first = p.first[(own ? i.cluster : bulk ? 20 : many ? 21 : 0) * MANY + m];
         if (first.empty())
             first = bits;

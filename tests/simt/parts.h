@@ -97,6 +97,7 @@ typedef enum WarpOp {
     OP_BALLOT,
     OP_MMA_BF16,
     OP_MMA_FP16,
+    OP_MMA_CODES,
     OP_LDMATRIX,
     OP_LDMATRIX_TRANS,
     OP_TRANSPOSE,
@@ -108,7 +109,7 @@ typedef enum WarpOp {
 typedef struct Warp {
     unsigned arrived, left; /* number of lanes that wait; of lanes that have ended */
     WarpOp op;
-    unsigned param;       /* matrices of ldmatrix, bytes of a shuffle */
+    unsigned param;       /* matrices of ldmatrix, bytes of a shuffle, k of a product of codes */
     uint32_t clock[WARP]; /* the lanes' clocks at their last operation together */
     uint32_t done[WARP];  /* the same at their last wait for wgmma: reads of those products are complete */
     bool has_done;

@@ -152,6 +152,10 @@ void quantised_bulk(void **state)
         {{DT_BF16, "int4", 64, PACKED_FP16_ZEROS, 70, 8320, 0, 1, "add", 1, NULL, "linear_q_bulk"}, {{0}}},
         {{DT_FP16, "int8", 128, PACKED_FP16, 20, 16512, 0, 0, "", 1, NULL, "linear_q_bulk"}, {{0}}},
         {{DT_BF16, "int4", 128, PACKED_FP16, 100, 4480, 0, 0, "", 1, NULL, "linear_q_bulk"}, {{"CHUNK", 32}}},
+        {{DT_FP16, "int4", 128, PACKED_FP16_ZEROS, 130, 8704, 1, 0, "act", 2, NULL, "linear_q_bulk"},
+         {{"WARPS", 16}, {"CHUNK", 16}}},
+        {{DT_BF16, "int8", 32, PACKED_FP32, 100, 320, 0, 1, "glu", 5, NULL, "linear_q_bulk"},
+         {{"WARPS", 16}, {"CHUNK", 16}}},
         {{DT_BF16, "int8", 32, PACKED_FP32_MINIMA, 100, 704, 0, 0, "act", 7, NULL, "linear_q_bulk"}, {{0}}},
         {{DT_FP16, "int4", 64, PACKED_FP32, 96, 320, 1, 1, "append", 3, NULL, "linear_q_bulk_append"}, {{0}}},
         /* groups and minima of checkpoints */

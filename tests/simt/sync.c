@@ -128,6 +128,34 @@ static void multiply(Warp *w, bool bf16)
         }
 }
 
+/* The same for bytes, A without sign, B with; D, 32 bits, lies in sum. */
+static void multiply_codes(Warp *w)
+{
+    int a[16][32], b[8][32];
+
+    for (int lane = 0; lane < WARP; lane++) {
+        const int g = lane / 4, t = lane % 4;
+        const uint32_t *in = w->lane[lane]->in;
+
+        for (int i = 0; i < 16; i++) {
+            const int k = 4 * t + i % 4 + i / 8 * 16;
+
+            a[g + i / 4 % 2 * 8][k] = (int)(in[i / 4] >> i % 4 * 8 & 0xff);
+            b[g][k] = (int8_t)(in[4 + i / 8] >> i % 4 * 8 & 0xff);
+        }
+    }
+    for (int lane = 0; lane < WARP; lane++)
+        for (int i = 0; i < 4; i++) {
+            const int m = lane / 4 + i / 2 * 8, n = lane % 4 * 2 + i % 2;
+            int sum;
+
+            memcpy(&sum, &w->lane[lane]->sum[i], sizeof sum);
+            for (unsigned k = 0; k < w->param; k++)
+                sum += a[m][k] * b[n][k];
+            memcpy(&w->lane[lane]->sum[i], &sum, sizeof sum);
+        }
+}
+
 static void load_matrices(Warp *w, bool trans)
 {
     for (unsigned m = 0; m < w->param; m++) {
@@ -205,6 +233,7 @@ static void do_together(Warp *w)
         break;
     case OP_MMA_BF16:
     case OP_MMA_FP16: multiply(w, w->op == OP_MMA_BF16); break;
+    case OP_MMA_CODES: multiply_codes(w); break;
     case OP_LDMATRIX:
     case OP_LDMATRIX_TRANS: load_matrices(w, w->op == OP_LDMATRIX_TRANS); break;
     case OP_TRANSPOSE: transpose(w); break;
@@ -313,6 +342,17 @@ void simt_mma(int bf16, float *d, const unsigned *a, const unsigned *b)
     memcpy(f->in + 4, b, 8);
     memcpy(f->sum, d, 16);
     together(bf16 ? OP_MMA_BF16 : OP_MMA_FP16, 0, PC());
+    memcpy(d, f->sum, 16);
+}
+
+void simt_mma_codes(unsigned k, int *d, const unsigned *a, const unsigned *b)
+{
+    Fiber *f = run.current;
+
+    memcpy(f->in, a, 16);
+    memcpy(f->in + 4, b, 8);
+    memcpy(f->sum, d, 16);
+    together(OP_MMA_CODES, k, PC());
     memcpy(d, f->sum, 16);
 }
 

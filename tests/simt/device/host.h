@@ -45,6 +45,7 @@ void simt_shared_store(unsigned address, const void *from, unsigned bytes);
 void simt_global_load(const void *p, void *to, unsigned bytes);
 
 void simt_mma(int bf16, float *d, const unsigned *a, const unsigned *b);
+void simt_mma_codes(unsigned k, int *d, const unsigned *a, const unsigned *b);
 void simt_ldmatrix(unsigned *r, unsigned n, int trans, unsigned row);
 unsigned simt_transpose(unsigned pair);
 

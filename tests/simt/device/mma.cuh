@@ -9,6 +9,17 @@ template <class T> DEVICE void mma(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3
 }
 template <class T> DEVICE void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) { simt_mma(Same<T, bf16>::value, d, a, b); }
 
+DEVICE void mma_codes(int (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
+{
+    const u32 b[2] = {b0, b1};
+    simt_mma_codes(32, d, a, b);
+}
+DEVICE void mma_codes(int (&d)[4], u32 a0, u32 a1, u32 b0)
+{
+    const u32 a[4] = {a0, a1, 0, 0}, b[2] = {b0, 0};
+    simt_mma_codes(16, d, a, b);
+}
+
 DEVICE void ldmatrix2(u32 (&r)[2], u32 row) { simt_ldmatrix(r, 2, 0, row); }
 DEVICE void ldmatrix4(u32 (&r)[4], u32 row) { simt_ldmatrix(r, 4, 0, row); }
 DEVICE void ldmatrix2_trans(u32 (&r)[2], u32 row) { simt_ldmatrix(r, 2, 1, row); }

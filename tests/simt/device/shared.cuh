@@ -23,3 +23,4 @@ DEVICE Vec<float, 2> shared_load8(u32 a)
     simt_shared_load(a, &v, 8);
     return v;
 }
+DEVICE void shared_store8(u32 a, uint2_ v) { simt_shared_store(a, &v, 8); }
