@@ -101,6 +101,8 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
     for (size_t i = 0; ok && i < targets.n; i++) {
         result->plans[i] = plans[i].head;
         result->n_instances += plans[i].instances.n;
+        for (size_t k = 0; k < plans[i].instances.n; k++)
+            result->spill_bytes += plans[i].instances.at[k]->spill_bytes;
     }
     result->notes[0] = spec.note;
     result->notes[1] = ok && checkpoint ? checkpoint_note(checkpoint, &spec, keep) : NULL;

@@ -33,6 +33,7 @@ typedef struct CompileResult {
     FtxPlan plans[MAX_TARGETS];  /* one a target: what an engine takes, space by space */
     uint64_t kv_pages, kv_block; /* the most KV pages of an engine, and the tokens of each; 0: encoders */
     size_t n_instances;
+    uint64_t spill_bytes; /* of all kernels: what did not fit their registers (Instance) */
     uint64_t weight_bytes;
     const char *notes[5]; /* lines for the user; NULL: none */
 } CompileResult;

@@ -77,9 +77,10 @@ typedef struct Tuner {
     double begin, end; /* of the time, in seconds */
     ProgressLine progress;
     char line[100]; /* what it says */
-    bool unwritten; /* the file could not be written */
-    bool broken;    /* a kernel has failed, and the GPU runs nothing of this process any more */
-    char why[2000]; /* the last thing could not be built or measured; what broke it */
+    uint64_t spills; /* bytes that the untuned model's kernels spill, and what no candidate may exceed */
+    bool unwritten;  /* the file could not be written */
+    bool broken;     /* a kernel has failed, and the GPU runs nothing of this process any more */
+    char why[2000];  /* the last thing could not be built or measured; what broke it */
 } Tuner;
 
 typedef struct Variant {
@@ -141,7 +142,10 @@ static bool build(void *user, const TuningEntry *entries, size_t n, void **varia
         trial.entries.at[i].state = TUNING_UNUSED;
     }
     o.trial = &trial;
-    ok = compile(&o, keep, &r, &d) ? open_variant(t, o.out, variant) : fail(t, d.text);
+    ok = compile(&o, keep, &r, &d) || fail(t, d.text);
+    if (ok && !n)
+        t->spills = r.spill_bytes;
+    ok = ok && (r.spill_bytes <= t->spills || fail(t, "a kernel's registers spill")) && open_variant(t, o.out, variant);
     arena_close(keep);
     return ok;
 }
