@@ -19,7 +19,9 @@
 //    SET: heads of a group that are computed together; a larger group reads the keys once for each set. TILE: positions of
 //    a warp's tile. LINE, PITCH: bytes of a key in shared memory, without and with its padding. PARTIAL: floats of a partial
 //    result: sums [SET][HEAD_DIM], maxima [SET], sums of weights [SET].
+//    More than 64 rows: all SMs have work, and fewer chunks have to be added. Measured on sm_90.
 //@ tune    CHUNK: 256 128 512
+//@ prefer  CHUNK=512 if DECODE && BUCKET > 64 && !FIXED && ARCH == 90
 //@ prefer  CHUNK=256
 //@ consts  MAX_CHUNKS: min(64, ceil_div(CONTEXT + 16, CHUNK))
 //@ consts  MATRIX: X == KV && X != fp32
@@ -28,12 +30,14 @@
 //@ consts  TILE: MATRIX || HEAD_DIM <= 64 ? 16 : HEAD_DIM <= 128 ? 8 : 4
 //@ consts  LINE: round_up(HEAD_DIM, 16) * sizeof(KV)  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16  SLOT_BYTES: 2 * TILE * PITCH  MERGE_PITCH: round_up(HEAD_DIM, 16) + 4
 //    BLOCKS per SM. Before sm_90, a head_dim that is no multiple of 16 needs more registers than two blocks leave.
-//@ plain:  tune WARPS: 8 4 2
+//@ plain:  tune WARPS: 8 4 2 1
 //@ beams:  tune WARPS: 4 2
-//@ tune    STAGES: 2 3 4  BLOCKS: 1 2 3 4
+//@ tune    STAGES: 2 3 4  BLOCKS: 1 2 3 4 16
 //@ order   CHUNK WARPS
 //    Chunks of CHUNK positions by WARPS warps: 2564 is 256 by 4.
 //@ sums    attend_paged = chunks CHUNK * 10 + WARPS
+//    A block of one warp has no sums of other warps to add: with 128 positions that takes as long as reading them.
+//@ plain:  prefer WARPS=1 BLOCKS=16 if DECODE && BUCKET > 64 && !FIXED && ARCH == 90 && MATRIX && HEAD_DIM <= 64 && SET <= 8
 //@ prefer  STAGES=2
 //@ plain:  prefer BLOCKS=1 if ARCH < 90 && HEAD_DIM % 16
 //@ prefer  BLOCKS=3 if WARPS == 4 && SET <= 8 && MATRIX

@@ -475,6 +475,7 @@ static void orders(void **state)
         {PROMPT, DT_FP32, 2, 1, 24, 90, "sm_90a", false, {{"attend_prefill", 0, {0}}}},
         {GENERATED, DT_BF16, 4, 1, 64, 0, "sm_90a", false, {{"attend_decode", 1, {0}}, {"attend_decode", 8, {0}}}},
         {GENERATED, DT_FP32, 4, 4, 16, 0, "sm_90a", false, {{"attend_decode", 8, {"CHUNK", 128}}}},
+        {GENERATED, DT_BF16, 4, 1, 64, 0, "sm_90a", false, {{"attend_decode", 8, {"WARPS", 1}}}},
         {GENERATED, DT_FP16, 2, 2, 16, 70, "sm_90a", false, {{"attend_decode", 8, {0}}}},
         {GENERATED, DT_FP32, 2, 1, 24, 0, "sm_90a", false, {{"attend_decode", 2, {0}}, {"attend_decode", 8, {0}}}},
         {GENERATED,
