@@ -10,7 +10,7 @@
  * Both operands are row-major and read along k. A tile of TILE_ROWS x 4 outputs is in registers (6 x 4 where there are 32
  * of them; 1 x 8 for one row), so a vector of weights is converted to fp32 once for all rows of the tile. With few rows
  * (decode) this streams the weights once. Many rows go through panels.h: a piece of work is a block of outputs, for which
- * rows of x and then, panel by panel, rows of w are laid out anew in the thread's scratch. */
+ * rows of x are laid out anew in the thread's scratch, and then rows of w are gone through, a few at a time. */
 //@ kernel  linear
 //@ rank    120
 //@ args    x[M,K] w[N,K] b[N]:fp32 r[M,N] -> y
@@ -34,13 +34,14 @@
 #define LINEAR_BLOCKS_ONCE
 enum {
     LINEAR_MANY_X = 128, /* rows of x and of w in a block of outputs, at most */
-    LINEAR_MANY_W = 192,
-    LINEAR_PANEL_W = 48,  /* PANEL_COLS, over all levels */
-    LINEAR_LAYING_OUT = 8 /* what it costs to lay out an element of x or w, in outputs */
+    LINEAR_MANY_W = 384,
+    LINEAR_TILE_W = 8,     /* PANEL_ROWS, over all levels */
+    LINEAR_LAYING_OUT = 8, /* what it costs to lay out an element of x, in outputs */
+    LINEAR_READING = 2     /* what it costs to read an element of w from L2 or L3, likewise */
 };
 
 typedef struct LinearScratch {
-    float x[LINEAR_MANY_X * LINEAR_KC], w[LINEAR_PANEL_W * LINEAR_KC], sums[LINEAR_MANY_X][LINEAR_MANY_W];
+    float x[LINEAR_MANY_X * LINEAR_KC], w[LINEAR_TILE_W][LINEAR_KC], sums[LINEAR_MANY_W][LINEAR_MANY_X];
 } LinearScratch;
 
 _Static_assert(sizeof(LinearScratch) <= CPU_SCRATCH, "a thread's scratch");
@@ -54,8 +55,8 @@ static inline int64_t linear_round_up(int64_t n, int64_t to)
 
 #define LINEAR_PARAMS \
     (const float *x, int64_t K, const char *const *w, int64_t k0, int64_t k1, float *out, int64_t stride)
-_Static_assert(LINEAR_MANY_X % PANEL_ROWS == 0 && LINEAR_MANY_W % PANEL_COLS == 0 && PANEL_COLS <= LINEAR_PANEL_W,
-               "blocks are whole panels");
+_Static_assert(LINEAR_MANY_X % LANES == 0 && LINEAR_MANY_W % PANEL_ROWS == 0 && PANEL_ROWS <= LINEAR_TILE_W,
+               "blocks are whole tiles");
 TILE_FUNCTIONS(linear, LINEAR_PARAMS, (const int64_t *)0)
 
 static const struct AT(LinearTile) {
@@ -95,10 +96,10 @@ static void AT(linear_cut)(int64_t M, int64_t N, int64_t threads, int64_t *rows_
 
     for (int64_t blocks_x = least_x; blocks_x < least_x + 8; blocks_x++)
         for (int64_t blocks_w = least_w; blocks_w < least_w + 16; blocks_w++) {
-            const int64_t x = linear_round_up((M + blocks_x - 1) / blocks_x, PANEL_ROWS);
-            const int64_t w = linear_round_up((N + blocks_w - 1) / blocks_w, PANEL_COLS);
+            const int64_t x = linear_round_up((M + blocks_x - 1) / blocks_x, LANES);
+            const int64_t w = linear_round_up((N + blocks_w - 1) / blocks_w, PANEL_ROWS);
             const int64_t blocks = ((M + x - 1) / x) * ((N + w - 1) / w);
-            const int64_t cost = (blocks + threads - 1) / threads * (x * w + LINEAR_LAYING_OUT * (x + w));
+            const int64_t cost = (blocks + threads - 1) / threads * (x * w + LINEAR_LAYING_OUT * x + LINEAR_READING * w);
 
             if (cost < best) {
                 best = cost;
@@ -108,27 +109,87 @@ static void AT(linear_cut)(int64_t M, int64_t N, int64_t threads, int64_t *rows_
         }
 }
 
+/* Rows of x in the panel that begins at row m of m .. m1. */
+static inline int64_t AT(linear_panel)(int64_t m, int64_t m1)
+{
+    const int64_t rows = linear_round_up(m1 - m, LANES);
+
+    return rows < PANEL_VECS * LANES ? rows : PANEL_VECS * LANES;
+}
+
+/* The products of PANEL_ROWS rows of w from n on with all panels of x. */
+static void AT(linear_tiles_of)(const LinearArgs *a, int64_t rows_x, int64_t n, int64_t n1, int64_t k, int64_t count,
+                                LinearScratch *s, float (*sums)[LINEAR_MANY_X])
+{
+    const int64_t bytes = cpu_type_bytes(a->type), row_bytes = a->K * bytes, steps = (count + LANES - 1) / LANES;
+    const bool in_place = a->type == CPU_FP32 && count % LANES == 0;
+    const float *w[PANEL_ROWS];
+    const char *ahead = a->w + (n + PANEL_ROWS < n1 ? n + PANEL_ROWS : n) * row_bytes + k * bytes;
+
+    for (int64_t i = 0; i < PANEL_ROWS; i++) { /* past the end the last row again; these sums are not used */
+        const char *row = a->w + (n + i < n1 ? n + i : n1 - 1) * row_bytes + k * bytes;
+
+        w[i] = in_place ? (const float *)(const void *)row : s->w[i];
+        if (!in_place)
+            AT(panel_row_of_w)(a->type, row, count, s->w[i]);
+    }
+    for (int64_t m = 0, wide; m < rows_x; m += wide) {
+        const float *x = s->x + m * steps * LANES;
+        float *out = &sums[0][m];
+
+        wide = AT(linear_panel)(m, rows_x);
+#if PANEL_VECS == 3
+        if (wide == 3 * LANES)
+            AT(panel_tile_3)(steps, x, w, k > 0, out, LINEAR_MANY_X, ahead, row_bytes, LANES * bytes);
+        else
+#endif
+            if (wide == 2 * LANES)
+            AT(panel_tile_2)(steps, x, w, k > 0, out, LINEAR_MANY_X, ahead, row_bytes, LANES * bytes);
+        else
+            AT(panel_tile_1)(steps, x, w, k > 0, out, LINEAR_MANY_X, ahead, row_bytes, LANES * bytes);
+        ahead = a->w + n * row_bytes + k * bytes; /* all of it is in the cache by now */
+    }
+}
+
+/* Finishes rows m0 .. m0+rows (LANES at most) of columns n0 .. n0+count, whose sums stand column by column. */
+static void AT(linear_finish_many)(const LinearArgs *a, int64_t m0, int64_t rows, int64_t n0, int64_t count,
+                                   const float *sums)
+{
+    float turned[LANES][LINEAR_BLOCK_W];
+
+    for (int64_t n = 0; n < count; n += LANES) {
+        Vf v[LANES];
+#pragma GCC unroll 16
+        for (int i = 0; i < LANES; i++)
+            v[i] = vload(sums + (n + i) * LINEAR_MANY_X);
+        AT(panel_turn)(v);
+#pragma GCC unroll 16
+        for (int i = 0; i < LANES; i++)
+            vstore(&turned[i][n], v[i]);
+    }
+    for (int64_t m = 0; m < rows; m++)
+        AT(linear_finish)(a, m0 + m, n0, count, turned[m]);
+}
+
 /* Outputs m0 .. m1 by n0 .. n1. laid_out: the only chunk of these rows of x is in scratch already. */
 static void AT(linear_block)(const LinearArgs *a, int64_t m0, int64_t m1, int64_t n0, int64_t n1, bool laid_out,
                              LinearScratch *s)
 {
-    const int64_t bytes = cpu_type_bytes(a->type);
-
     for (int64_t k = 0; k < a->K; k += LINEAR_KC) {
         const int64_t count = a->K - k < LINEAR_KC ? a->K - k : LINEAR_KC, steps = (count + LANES - 1) / LANES;
 
-        for (int64_t m = m0; m < m1 && !laid_out; m += PANEL_ROWS)
-            AT(panel_of_x)(a->x + m * a->K + k, a->K, m1 - m, count, s->x + (m - m0) * steps * LANES);
-        for (int64_t n = n0; n < n1; n += PANEL_COLS) {
-            AT(panel_of_w)(a->type, a->w + (n * a->K + k) * bytes, a->K * bytes, n1 - n, count, s->w);
-            for (int64_t m = m0; m < m1; m += PANEL_ROWS)
-                AT(panel_tile)
-            (steps, s->x + (m - m0) * steps * LANES, s->w, k > 0, &s->sums[m - m0][n - n0], LINEAR_MANY_W);
+        for (int64_t m = m0, wide; m < m1 && !laid_out; m += wide) {
+            wide = AT(linear_panel)(m, m1);
+            AT(panel_of_x)(a->x + m * a->K + k, a->K, m1 - m, wide, count, s->x + (m - m0) * steps * LANES);
         }
+        for (int64_t n = n0; n < n1; n += PANEL_ROWS)
+            AT(linear_tiles_of)(a, m1 - m0, n, n1, k, count, s, &s->sums[n - n0]);
     }
-    for (int64_t m = m0; m < m1; m++)
+    for (int64_t m = m0; m < m1; m += LANES)
         for (int64_t n = n0; n < n1; n += LINEAR_BLOCK_W)
-            AT(linear_finish)(a, m, n, n1 - n < LINEAR_BLOCK_W ? n1 - n : LINEAR_BLOCK_W, &s->sums[m - m0][n - n0]);
+            AT(linear_finish_many)
+            (a, m, m1 - m < LANES ? m1 - m : LANES, n, n1 - n < LINEAR_BLOCK_W ? n1 - n : LINEAR_BLOCK_W,
+             &s->sums[n - n0][m - m0]);
 }
 
 static void AT(linear_many)(const CpuCall *c, const LinearArgs *a, int64_t M)

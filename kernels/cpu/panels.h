@@ -1,15 +1,15 @@
-/* panels.h - many rows of x times rows of w, for linear.c: both are laid out in panels, of which tiles of PANEL_ROWS rows
- * and PANEL_COLS columns of outputs are made.
+/* panels.h - many rows of x times rows of w, for linear.c: rows of x are laid out in panels of PANEL_VECS vectors, and a tile
+ * is the outputs of a panel and PANEL_ROWS rows of w.
  *
  * The sums are those of tile.h, bit by bit: in a chunk of K each output has LANES partial sums, over k, k + LANES, ...,
  * which are added by the tree of vsum4. There a vector holds all partial sums of one output; here it holds one partial sum
- * of LANES outputs. So the registers hold LANES times as many outputs: fewer bytes are read for a product (19 a cycle from
- * L2 with AVX-512, where tile.h needs 21 to 53), weights of 16 bits are converted once for all rows, and no vector is added
- * across. The chunk is gone through lane after lane, in the order in which the tree adds them; a sum that waits for its
- * other half is put aside.
+ * of LANES outputs, those of LANES rows of x with one row of w. So the registers hold LANES times as many outputs, and no
+ * vector is added across. The chunk is gone through lane after lane, in the order in which the tree adds them; a sum that
+ * waits for its other half is put aside.
  *
- * A panel holds some rows of a chunk as [lane][step of LANES columns][row]. There is no include guard, since each.h
- * includes a kernel's text once for each level. */
+ * A panel holds some rows of a chunk of x as [lane][step of LANES columns][row]: 16 bytes of it a cycle come from L2 with
+ * AVX-512. Elements of w are read where they lie, each for a whole vector: the rows of a tile stay in L1 (32 KB with
+ * AVX-512) for all panels of x. There is no include guard, since each.h includes a kernel's text once for each level. */
 #if LANES == 16
 #define PANEL_DEPTH 4 /* of the tree of sums */
 #elif LANES == 8
@@ -17,9 +17,8 @@
 #else
 #define PANEL_DEPTH 2
 #endif
-#define PANEL_COLS (PANEL_VECS * LANES)
 
-/* When the tree adds lane l: neighbours at distance 2, 1, then 4 or 8, 4. */
+/* When the tree adds lane l, and which lane it adds then: neighbours at distance 2, 1, then 4 or 8, 4. */
 ALWAYS_INLINE int AT(panel_place)(int l)
 {
     return (l & 1) << 1 | (l & 2) >> 1 | (LANES == 16 ? (l & 4) << 1 | (l & 8) >> 1 : l & 4);
@@ -97,112 +96,123 @@ ALWAYS_INLINE void AT(panel_turn)(Vf v[LANES])
 #endif
 }
 
-ALWAYS_INLINE const char *AT(panel_at)(const char *from, int64_t row_bytes, int64_t rows, int64_t row, int64_t step,
-                                       int64_t bytes)
+/* `count` columns of rows that begin at x, K apart, into a panel of `wide` rows (a multiple of LANES). Of rows beyond `rows`
+ * the last one again; zeros behind the end of K. */
+static __attribute__((noinline)) void AT(panel_of_x)(const float *x, int64_t K, int64_t rows, int64_t wide,
+                                                     int64_t count, float *panel)
 {
-    return from + (row < rows ? row : rows - 1) * row_bytes + step * LANES * bytes;
-}
-
-/* `count` columns of rows that begin at `from`, row_bytes apart, into a panel of `wide` rows (a constant, as type is). Of
- * rows beyond `rows` the last one again; zeros behind the end of K. A panel of few rows takes several steps at once. */
-ALWAYS_INLINE void AT(panel_fill)(int wide, int type, const char *from, int64_t row_bytes, int64_t rows, int64_t count,
-                                  float *panel)
-{
-    const int64_t steps = (count + LANES - 1) / LANES, bytes = type == CPU_FP32 ? 4 : 2;
-    const int at_once = wide < LANES ? LANES / wide : 1, height = wide < LANES ? wide : LANES;
+    const int64_t steps = (count + LANES - 1) / LANES;
 
     for (int64_t first = 0; first < wide; first += LANES)
-        for (int64_t j = 0; j < steps; j += at_once) {
-            const bool whole = (j + at_once) * LANES <= count;
+        for (int64_t j = 0; j < steps; j++) {
+            const int64_t n = count - j * LANES; /* columns before the end of K */
             Vf v[LANES];
 #pragma GCC unroll 16
-            for (int i = 0; whole && i < LANES; i++)
-                v[i] = vload_as(AT(panel_at)(from, row_bytes, rows, first + i % height, j + i / height, bytes), type);
-            for (int i = 0; !whole && i < LANES; i++) {
-                const char *p = AT(panel_at)(from, row_bytes, rows, first + i % height, j + i / height, bytes);
-                const int64_t n = count - (j + i / height) * LANES; /* columns before the end of K */
+            for (int i = 0; i < LANES; i++) {
+                const float *p = x + (first + i < rows ? first + i : rows - 1) * K + j * LANES;
 
-                v[i] = vset(0.0f);
-                for (int l = 0; l < LANES && l < n; l++)
-                    v[i][l] = vload_as_n(p + l * bytes, type, 1)[0];
+                v[i] = n < LANES ? vload_n(p, n) : vload(p);
             }
             AT(panel_turn)(v);
 #pragma GCC unroll 16
-            for (int l = 0; l < LANES; l++) {
-                float *to = panel + (AT(panel_place)(l) * steps + j) * wide + first;
-
-                if (at_once == 1 || j + at_once <= steps)
-                    vstore(to, v[l]);
-                else
-                    vstore_n(to, v[l], (steps - j) * wide % LANES);
-            }
+            for (int l = 0; l < LANES; l++)
+                vstore(panel + (AT(panel_place)(l) * steps + j) * wide + first, v[l]);
         }
 }
 
-static __attribute__((noinline)) void AT(panel_of_x)(const float *x, int64_t K, int64_t rows, int64_t count,
-                                                     float *panel)
+/* `count` elements of a row of w as fp32, and zeros up to a whole vector. */
+ALWAYS_INLINE void AT(panel_row)(int type, const char *w, int64_t count, float *to)
 {
-    AT(panel_fill)(PANEL_ROWS, CPU_FP32, (const char *)x, K * 4, rows, count, panel);
+    const int64_t bytes = type == CPU_FP32 ? 4 : 2;
+    int64_t k = 0;
+
+    for (; k + LANES <= count; k += LANES)
+        vstore(to + k, vload_as(w + k * bytes, type));
+    if (k < count)
+        vstore(to + k, vload_as_n(w + k * bytes, type, count - k));
 }
 
-static __attribute__((noinline)) void AT(panel_of_w)(int64_t type, const char *w, int64_t row_bytes, int64_t rows,
-                                                     int64_t count, float *panel)
+static __attribute__((noinline)) void AT(panel_row_of_w)(int64_t type, const char *w, int64_t count, float *to)
 {
     if (type == CPU_FP32)
-        AT(panel_fill)(PANEL_COLS, CPU_FP32, w, row_bytes, rows, count, panel);
+        AT(panel_row)(CPU_FP32, w, count, to);
     else if (type == CPU_FP16)
-        AT(panel_fill)(PANEL_COLS, CPU_FP16, w, row_bytes, rows, count, panel);
+        AT(panel_row)(CPU_FP16, w, count, to);
     else
-        AT(panel_fill)(PANEL_COLS, CPU_BF16, w, row_bytes, rows, count, panel);
+        AT(panel_row)(CPU_BF16, w, count, to);
 }
 
-/* out (+)= the products of a panel of x and one of w, in a chunk of K; `stride` floats from row to row of out. */
-static __attribute__((noinline)) void AT(panel_tile)(int64_t steps, const float *x, const float *w, bool add,
-                                                     float *out, int64_t stride)
+/* out[n][m] (+)= the products of row n of w with row m of a panel of `vecs` vectors (a constant), in a chunk of K; `stride`
+ * floats from row to row of out. Rows of w that are needed next, `ahead_row` bytes apart, are fetched into L2 meanwhile,
+ * `ahead_step` bytes in a step. */
+ALWAYS_INLINE void AT(panel_product)(int vecs, int64_t steps, const float *x, const float *const *w, bool add, float *out,
+                                     int64_t stride, const char *ahead, int64_t ahead_row, int64_t ahead_step)
 {
-    Vf waiting[PANEL_DEPTH][PANEL_ROWS][PANEL_VECS];
+    _Alignas(sizeof(Vf)) Vf waiting[PANEL_DEPTH][PANEL_ROWS][PANEL_VECS];
     int top = 0;
 
     for (int place = 0; place < LANES; place++) {
+        const char *next = ahead + (place < PANEL_ROWS ? place : 0) * ahead_row;
         Vf sum[PANEL_ROWS][PANEL_VECS];
 #pragma GCC unroll 16
-        for (int m = 0; m < PANEL_ROWS; m++)
+        for (int n = 0; n < PANEL_ROWS; n++)
 #pragma GCC unroll 4
-            for (int n = 0; n < PANEL_VECS; n++)
-                sum[m][n] = vset(0.0f);
-        for (int64_t j = 0; j < steps; j++, x += PANEL_ROWS, w += PANEL_COLS) {
+            for (int m = 0; m < vecs; m++)
+                sum[n][m] = vset(0.0f);
+        for (int64_t j = 0, at = AT(panel_place)(place); j < steps; j++, at += LANES, x += vecs * LANES) {
             Vf v[PANEL_VECS];
 #pragma GCC unroll 4
-            for (int n = 0; n < PANEL_VECS; n++)
-                v[n] = vload(w + n * LANES);
+            for (int m = 0; m < vecs; m++)
+                v[m] = vload(x + m * LANES);
+            __builtin_prefetch(next, 0, 2);
+            next += ahead_step;
 #pragma GCC unroll 16
-            for (int m = 0; m < PANEL_ROWS; m++) {
-                const Vf a = AT(panel_all)(x + m);
+            for (int n = 0; n < PANEL_ROWS; n++) {
+                const Vf a = AT(panel_all)(w[n] + at);
 #pragma GCC unroll 4
-                for (int n = 0; n < PANEL_VECS; n++)
-                    sum[m][n] += a * v[n];
+                for (int m = 0; m < vecs; m++)
+                    sum[n][m] += a * v[m];
             }
         }
         for (int whole = place; whole & 1; whole >>= 1) {
             top--;
 #pragma GCC unroll 16
-            for (int m = 0; m < PANEL_ROWS; m++)
+            for (int n = 0; n < PANEL_ROWS; n++)
 #pragma GCC unroll 4
-                for (int n = 0; n < PANEL_VECS; n++)
-                    sum[m][n] += waiting[top][m][n];
+                for (int m = 0; m < vecs; m++)
+                    sum[n][m] += waiting[top][n][m];
         }
         if (place < LANES - 1) {
-            memcpy(waiting[top++], sum, sizeof sum);
+#pragma GCC unroll 16
+            for (int n = 0; n < PANEL_ROWS; n++)
+#pragma GCC unroll 4
+                for (int m = 0; m < vecs; m++)
+                    waiting[top][n][m] = sum[n][m];
+            top++;
             continue;
         }
 #pragma GCC unroll 16
-        for (int m = 0; m < PANEL_ROWS; m++)
+        for (int n = 0; n < PANEL_ROWS; n++)
 #pragma GCC unroll 4
-            for (int n = 0; n < PANEL_VECS; n++) {
-                float *to = out + m * stride + n * LANES;
+            for (int m = 0; m < vecs; m++) {
+                float *to = out + n * stride + m * LANES;
 
-                vstore(to, add ? vload(to) + sum[m][n] : sum[m][n]);
+                vstore(to, add ? vload(to) + sum[n][m] : sum[n][m]);
             }
     }
 }
+
+#define PANEL_TILE(vecs) \
+    static __attribute__((noinline)) void AT(panel_tile_##vecs)(int64_t steps, const float *x, const float *const *w, \
+                                                                bool add, float *out, int64_t stride, const char *ahead, \
+                                                                int64_t ahead_row, int64_t ahead_step) \
+    { \
+        AT(panel_product)(vecs, steps, x, w, add, out, stride, ahead, ahead_row, ahead_step); \
+    }
+PANEL_TILE(1)
+PANEL_TILE(2)
+#if PANEL_VECS == 3
+PANEL_TILE(3)
+#endif
+#undef PANEL_TILE
 #undef PANEL_DEPTH

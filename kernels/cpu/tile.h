@@ -138,39 +138,49 @@ ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, const float *x,
     }
 #endif
 
+/* n elements from p on, of which a vector holds the first LANES. */
+ALWAYS_INLINE Vf AT(linear_some)(const float *p, int64_t n)
+{
+    return n < LANES ? vload_n(p, n) : vload(p);
+}
+
+ALWAYS_INLINE void AT(linear_put)(float *p, Vf v, int64_t n)
+{
+    if (n < LANES)
+        vstore_n(p, v, n);
+    else
+        vstore(p, v);
+}
+
 /* Finishes outputs n0 .. n0+count of row m, whose sums are s: bias, activation or gate, residual. */
 static void AT(linear_finish)(const LinearArgs *a, int64_t m, int64_t n0, int64_t count, float *s)
 {
-    float gate[LINEAR_BLOCK_W];
+    const float *b = a->b ? a->b + n0 : NULL, *r = a->r ? a->r + m * a->N + n0 : NULL;
+    float *y = a->y + m * a->N + n0, gate[LINEAR_BLOCK_W];
 
-    if (a->b)
-        for (int64_t i = 0; i < count; i++)
-            s[i] += a->b[n0 + i];
-    if (a->glu) {
-        float *y = a->y + m * (a->N / 2) + n0 / 2;
+    if (!a->glu) {
+        for (int64_t i = 0; i < count; i += LANES) {
+            Vf v = AT(linear_some)(s + i, count - i);
 
-        count /= 2;
-        for (int64_t i = 0; i < count; i++) {
-            gate[i] = s[2 * i];
-            s[i] = s[2 * i + 1];
+            if (b)
+                v += AT(linear_some)(b + i, count - i);
+            v = vact(v, a->kind);
+            if (r)
+                v += AT(linear_some)(r + i, count - i);
+            AT(linear_put)(y + i, v, count - i);
         }
-        for (int64_t i = 0; i < count; i += LANES)
-            if (i + LANES <= count)
-                vstore(y + i, vact(vload(gate + i), a->kind) * vload(s + i));
-            else
-                vstore_n(y + i, vact(vload_n(gate + i, count - i), a->kind) * vload_n(s + i, count - i), count - i);
         return;
     }
-    float *y = a->y + m * a->N + n0;
-
-    for (int64_t i = 0; a->kind && i < count; i += LANES)
-        if (i + LANES <= count)
-            vstore(s + i, vact(vload(s + i), a->kind));
-        else
-            vstore_n(s + i, vact(vload_n(s + i, count - i), a->kind), count - i);
-    if (a->r)
+    if (b)
         for (int64_t i = 0; i < count; i++)
-            y[i] = s[i] + a->r[m * a->N + n0 + i];
-    else
-        memcpy(y, s, (size_t)count * sizeof *y);
+            s[i] += b[i];
+    y = a->y + m * (a->N / 2) + n0 / 2;
+    count /= 2;
+    for (int64_t i = 0; i < count; i++) {
+        gate[i] = s[2 * i];
+        s[i] = s[2 * i + 1];
+    }
+    for (int64_t i = 0; i < count; i += LANES)
+        AT(linear_put)
+    (y + i, vact(AT(linear_some)(gate + i, count - i), a->kind) * AT(linear_some)(s + i, count - i), count - i);
 }
