@@ -99,7 +99,8 @@ static void AT(linear_cut)(int64_t M, int64_t N, int64_t threads, int64_t *rows_
             const int64_t x = linear_round_up((M + blocks_x - 1) / blocks_x, LANES);
             const int64_t w = linear_round_up((N + blocks_w - 1) / blocks_w, PANEL_ROWS);
             const int64_t blocks = ((M + x - 1) / x) * ((N + w - 1) / w);
-            const int64_t cost = (blocks + threads - 1) / threads * (x * w + LINEAR_LAYING_OUT * x + LINEAR_READING * w);
+            const int64_t cost =
+                (blocks + threads - 1) / threads * (x * w + LINEAR_LAYING_OUT * x + LINEAR_READING * w);
 
             if (cost < best) {
                 best = cost;
@@ -188,8 +189,8 @@ static void AT(linear_block)(const LinearArgs *a, int64_t m0, int64_t m1, int64_
     for (int64_t m = m0; m < m1; m += LANES)
         for (int64_t n = n0; n < n1; n += LINEAR_BLOCK_W)
             AT(linear_finish_many)
-            (a, m, m1 - m < LANES ? m1 - m : LANES, n, n1 - n < LINEAR_BLOCK_W ? n1 - n : LINEAR_BLOCK_W,
-             &s->sums[n - n0][m - m0]);
+    (a, m, m1 - m < LANES ? m1 - m : LANES, n, n1 - n < LINEAR_BLOCK_W ? n1 - n : LINEAR_BLOCK_W,
+     &s->sums[n - n0][m - m0]);
 }
 
 static void AT(linear_many)(const CpuCall *c, const LinearArgs *a, int64_t M)

@@ -145,8 +145,9 @@ static __attribute__((noinline)) void AT(panel_row_of_w)(int64_t type, const cha
 /* out[n][m] (+)= the products of row n of w with row m of a panel of `vecs` vectors (a constant), in a chunk of K; `stride`
  * floats from row to row of out. Rows of w that are needed next, `ahead_row` bytes apart, are fetched into L2 meanwhile,
  * `ahead_step` bytes in a step. */
-ALWAYS_INLINE void AT(panel_product)(int vecs, int64_t steps, const float *x, const float *const *w, bool add, float *out,
-                                     int64_t stride, const char *ahead, int64_t ahead_row, int64_t ahead_step)
+ALWAYS_INLINE void AT(panel_product)(int vecs, int64_t steps, const float *x, const float *const *w, bool add,
+                                     float *out, int64_t stride, const char *ahead, int64_t ahead_row,
+                                     int64_t ahead_step)
 {
     _Alignas(sizeof(Vf)) Vf waiting[PANEL_DEPTH][PANEL_ROWS][PANEL_VECS];
     int top = 0;
@@ -203,9 +204,9 @@ ALWAYS_INLINE void AT(panel_product)(int vecs, int64_t steps, const float *x, co
 }
 
 #define PANEL_TILE(vecs) \
-    static __attribute__((noinline)) void AT(panel_tile_##vecs)(int64_t steps, const float *x, const float *const *w, \
-                                                                bool add, float *out, int64_t stride, const char *ahead, \
-                                                                int64_t ahead_row, int64_t ahead_step) \
+    static __attribute__((noinline)) void AT(panel_tile_##vecs)( \
+        int64_t steps, const float *x, const float *const *w, bool add, float *out, int64_t stride, const char *ahead, \
+        int64_t ahead_row, int64_t ahead_step) \
     { \
         AT(panel_product)(vecs, steps, x, w, add, out, stride, ahead, ahead_row, ahead_step); \
     }
