@@ -20,7 +20,11 @@ def array(values, kind, name):
             values = values.detach()
         if values.__dlpack_device__()[0] != 1:
             raise TypeError(f"{name}: expected memory of the CPU; move it there first (tensor.cpu())")
-        values = numpy.from_dlpack(values)
+        try:
+            values = numpy.from_dlpack(values)
+        except (BufferError, RuntimeError, TypeError):  # bfloat16: numpy has no such type
+            found = getattr(values, "dtype", type(values).__name__)
+            raise TypeError(f"{name}: expected {kind.__name__}, found {found}") from None
     out = numpy.asarray(values)
     if out.dtype.kind not in ("f" if kind == numpy.float32 else "iu"):
         raise TypeError(f"{name}: expected {kind.__name__}, found {out.dtype}")
@@ -66,18 +70,7 @@ class Encoding:
 
     def encode(self, texts, pooling=None, normalize=False, to="numpy", *, pairs=None, truncate="longest", max_tokens=0,
                literal=False):
-        """float32 [count, width] of a list of texts; [width] of one str.
-
-        pooling     None: the vector that the artifact was compiled to give; "mean", "first" (or "cls"), "last" and
-                    "max" are taken over the hidden states; "tokens": the hidden states themselves, a list of
-                    [tokens, hidden]
-        normalize   divide each vector by its length
-        to          "numpy", "torch" or "list"; "cuda": torch tensors on the model's GPU, to which the vectors come without
-                    a copy over the host
-        pairs       a second sentence to each text
-        truncate    of texts of more than max_tokens tokens (0: the context): "longest", "first", "second", or "none":
-                    they are refused
-        """
+        """See Model.encode."""
         if isinstance(texts, str):
             pairs = None if pairs is None else [pairs]
             out = self.encode([texts], pooling, normalize, "cuda" if to == "cuda" else "numpy", pairs=pairs,
@@ -151,20 +144,7 @@ class Encoding:
         return data, strings, sizes
 
     def forward(self, *, ids=None, hidden=None, lengths=None, types=None, out=None):
-        """The hidden states behind the last layer: float32, shaped as the input.
-
-        ids       token ids: int [B, S] with lengths [B] (or all S long), or packed [tokens] with lengths
-        hidden    in their place, hidden states before the first layer: float [B, S, input] or [tokens, input]
-        lengths   tokens of each text that count; what is behind them in a row is not read, and 0 in the result
-        types     token types, shaped as ids
-        out       a float32 array, C-ordered, to write to: [B, S, hidden] or [tokens, hidden]
-        Arrays are read and written in place where they have the right type and order (numpy, torch on the CPU, DLPack).
-
-        hidden and out may be C-ordered arrays on the model's GPU (torch tensors there, DLPack,
-        __cuda_array_interface__); nothing of them passes through the host then. hidden has the model's type there
-        (info.input_type; a torch tensor of another is converted there). Without out the result is a torch tensor.
-        Returns (hidden states, pooled [B, pooled] or None).
-        """
+        """See Model.forward."""
         if (ids is None) == (hidden is None):
             raise TypeError("give either ids or hidden")
         if hidden is not None and is_on_gpu(hidden):

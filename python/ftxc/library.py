@@ -1,7 +1,10 @@
 """library.py - finds and loads libftx; its errors as exceptions."""
+from __future__ import annotations
+
 import ctypes
 import os
 import pathlib
+from typing import Any
 
 from . import _abi
 
@@ -12,7 +15,9 @@ OLDEST = (0, 1)  # of libftx
 class Error(RuntimeError):
     """A call of the library failed. `status` is a member of ftxc.Status, the text is the library's."""
 
-    def __init__(self, status, text):
+    status: _abi.Status
+
+    def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = _abi.Status(status)
 
@@ -21,7 +26,7 @@ class InvalidError(Error, ValueError):
     """An argument or a setting is wrong (Status.FTX_EINVAL); the text names it."""
 
 
-def find(environment, names):
+def find(environment: str, names: list[str]) -> pathlib.Path:
     """The file that the environment variable names, else the first of `names` in the package."""
     named = os.environ.get(environment)
     places = [pathlib.Path(named)] if named else [HERE / name for name in names]
@@ -31,7 +36,7 @@ def find(environment, names):
     raise ImportError(f"{places[0]} is not there: install a wheel of ftxc, or set {environment}")
 
 
-def _load():
+def _load() -> ctypes.CDLL:
     lib = ctypes.CDLL(str(find("FTX_LIBRARY", ["lib/libftx.so.0"])))
     for name, (result, arguments) in _abi.FUNCTIONS.items():
         function = getattr(lib, name)
@@ -42,12 +47,12 @@ def _load():
     return lib
 
 
-def text(pointer, size=-1):
+def text(pointer: Any, size: int = -1) -> str:
     """A `const char *` of the library as str; without `size` it ends at the first zero."""
     return ctypes.string_at(pointer, size).decode("utf-8", "replace") if pointer else ""
 
 
-def call(name, *arguments):
+def call(name: str, *arguments: Any) -> None:
     """Calls lib.NAME(*arguments, &error) and raises what it says."""
     error = _abi.FtxError()
     status = getattr(lib, name)(*arguments, ctypes.byref(error))
@@ -55,17 +60,17 @@ def call(name, *arguments):
         raise (InvalidError if status == _abi.Status.FTX_EINVAL else Error)(status, error.text.decode("utf-8", "replace"))
 
 
-def new(struct):
+def new(struct: Any) -> Any:
     """A struct of ftx.h that begins with its size."""
     return struct(size=ctypes.sizeof(struct))
 
 
-def ints(values):
+def ints(values: Any) -> Any:
     """An array of int32 for the library."""
     return (ctypes.c_int32 * len(values))(*values)
 
 
-def chars(data):
+def chars(data: bytes) -> Any:
     """bytes as a `const char *`; keep `data` until the library is done with it."""
     return ctypes.cast(ctypes.c_char_p(data), ctypes.POINTER(ctypes.c_char))
 

@@ -1,10 +1,14 @@
 """model.py - Model: a compiled model, opened."""
+from __future__ import annotations
+
 import asyncio
 import collections
 import ctypes
 import dataclasses
+import os
 import threading
 import weakref
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy
 
@@ -15,23 +19,27 @@ from .library import call, chars, ints, lib, new, text
 from .settings import Request
 from .worker import Worker
 
+Ids = Sequence[int]
+Message = Dict[str, Any]  # {"role": "user", "content": "Hello"}
+Prompt = Union[str, Ids, Sequence[Message]]
+
 
 @dataclasses.dataclass
 class Text:
     """What generate() returns for one sequence."""
 
     text: str  # UTF-8, nothing of an end token
-    ids: list  # the new tokens; an end token is the last one
+    ids: List[int]  # the new tokens; an end token is the last one
     finish: str  # "end", "length", "stop", "cancel" or "deadline"
     prompt_tokens: int  # tokens of the prompt or source that the model has read
     seed: int  # of the request: with the same settings it gives the same text again
     sample: int = 0  # which sample of the request
-    logprobs: list = None  # of each id under the raw logits, with logprobs=True
-    logits: object = None  # numpy float32 [vocab]: of the prompt's last position, with logits=True
-    score: float = None  # beam search: what the search ranks by
+    logprobs: Optional[List[float]] = None  # of each id under the raw logits, with logprobs=True
+    logits: Optional[numpy.ndarray] = None  # numpy float32 [vocab]: of the prompt's last position, with logits=True
+    score: Optional[float] = None  # beam search: what the search ranks by
     cached_tokens: int = 0  # tokens of the prompt that Model(prefix_cache=True) did not have to compute
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.text
 
 
@@ -41,11 +49,11 @@ class Piece:
 
     text: str  # whole characters; may be empty
     id: int  # -1: none
-    finish: str  # None while the sequence runs
+    finish: Optional[str]  # None while the sequence runs
     sample: int
-    logprob: float
+    logprob: Optional[float]  # of id, with logprobs=True
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.text
 
 
@@ -72,7 +80,11 @@ class Stream:
 
     The engine does not wait for the reader. `ids`, `prompt_tokens` and `seed` can be read at any time."""
 
-    def __init__(self, worker, request):
+    seed: int
+    prompt_tokens: int
+    ids: List[int]
+
+    def __init__(self, worker: Worker, request: Request) -> None:
         self._pieces, self._done = _Pieces(), False
         self._logprobs = request.c.logprobs
         self.seed, self.prompt_tokens, self.ids = request.c.seed, 0, []
@@ -80,7 +92,7 @@ class Stream:
         self._worker = worker
         self._job = worker.submit(request, self._pieces)
 
-    def _take(self):
+    def _take(self) -> Optional[Piece]:
         """The next piece; None: there is none yet. StopIteration at the end."""
         if self._done:
             raise StopIteration
@@ -100,19 +112,19 @@ class Stream:
             self._done = not self._left
         return Piece(item.text, item.token, item.finish, item.sample, item.logprob if self._logprobs else None)
 
-    def __iter__(self):
+    def __iter__(self) -> Stream:
         return self
 
-    def __next__(self):
+    def __next__(self) -> Piece:
         with self._pieces.ready:
             while (piece := self._take()) is None:
                 self._pieces.ready.wait()
         return piece
 
-    def __aiter__(self):
+    def __aiter__(self) -> Stream:
         return self
 
-    async def __anext__(self):
+    async def __anext__(self) -> Piece:
         pieces, loop = self._pieces, asyncio.get_running_loop()
         while True:
             with pieces.ready:
@@ -126,7 +138,7 @@ class Stream:
                     raise StopAsyncIteration from None
             await pieces.awaited.wait()
 
-    def close(self):
+    def close(self) -> None:
         """Cancels what still runs; iteration ends."""
         if not self._done:
             with self._pieces.ready:
@@ -134,13 +146,19 @@ class Stream:
                 self._pieces.ready.notify_all()
             self._worker.cancel(self._job)
 
-    async def aclose(self):
+    async def aclose(self) -> None:
         self.close()
 
-    def __enter__(self):
+    def __enter__(self) -> Stream:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Stream:
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
         self.close()
 
     def __del__(self):
@@ -210,8 +228,11 @@ class Model:
     overcommit  take KV memory as texts grow, so that more requests run at once (FtxOptions.overcommit)
     """
 
-    def __init__(self, path, *, device="auto", threads=0, random_weights=0, kv_bytes=0, prefix_cache=False,
-                 overcommit=False):
+    info: Info
+
+    def __init__(self, path: Union[str, os.PathLike[str]], *, device: str = "auto", threads: int = 0,
+                 random_weights: int = 0, kv_bytes: int = 0, prefix_cache: bool = False,
+                 overcommit: bool = False) -> None:
         options = new(_abi.FtxOptions)
         kind, _, ordinal = str(device).partition(":")
         kinds = {"auto": _abi.DeviceKind.FTX_DEVICE_AUTO, "cpu": _abi.DeviceKind.FTX_DEVICE_CPU,
@@ -222,7 +243,7 @@ class Model:
         options.threads, options.random_weights, options.kv_bytes = threads, random_weights, kv_bytes
         options.prefix_cache, options.overcommit = int(prefix_cache), int(overcommit)
         self._model = ctypes.c_void_p()
-        call("ftx_model_open", str(path).encode(), ctypes.byref(options), ctypes.byref(self._model))
+        call("ftx_model_open", os.fsencode(path), ctypes.byref(options), ctypes.byref(self._model))
         try:
             self._worker = Worker(self._model, Info(self._model), options)
             self.info = Info(self._model)  # kv_tokens is what the open engine has
@@ -231,22 +252,22 @@ class Model:
             raise
         self._close = weakref.finalize(self, _close, self._worker, self._model)
 
-    def close(self):
+    def close(self) -> None:
         """Ends what runs and frees all memory. Later calls raise RuntimeError."""
         self._close()
 
-    def __enter__(self):
+    def __enter__(self) -> Model:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         self.close()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<ftxc.Model {self.info.name} on {self.info.device}>"
 
     # --- decoders and translators ---------------------------------------------------------------------------
 
-    def generate(self, prompt, **settings):
+    def generate(self, prompt: Union[Prompt, Sequence[Prompt]], **settings: Any) -> Any:
         """Continues a prompt, or translates a source; returns a Text.
 
         prompt    str, token ids, messages ([{"role": "user", "content": "Hello"}]: see apply_chat_template), or a list
@@ -273,14 +294,14 @@ class Model:
             raise
         return results if many else results[0]
 
-    def stream(self, prompt, **settings):
+    def stream(self, prompt: Prompt, **settings: Any) -> Stream:
         """As generate() of one prompt, but returns a Stream at once: `for piece in model.stream(...)`, or `async for`.
         A beam search gives one piece, at its end."""
         if "n_best" in settings:
             raise TypeError("n_best: a stream gives the best text only; use generate")
         return Stream(self._worker, self._request(prompt, settings))
 
-    def score(self, prompt, *, stride=None, literal=False):
+    def score(self, prompt: Union[str, Ids], *, stride: Optional[int] = None, literal: bool = False) -> numpy.ndarray:
         """Log-probabilities of a text (str or ids): numpy float32 [n - 1], that of token i + 1 at i.
 
         A text longer than the context is read in windows, each `stride` tokens (default: half the context) after the
@@ -310,17 +331,56 @@ class Model:
 
     # --- encoders -------------------------------------------------------------------------------------------
 
-    def encode(self, texts, *, pooling=None, normalize_embeddings=False, to="numpy", **options):
-        """Vectors of texts; see ftxc.encoder.Encoding.encode."""
-        return Encoding(self).encode(texts, pooling, normalize_embeddings, to, **options)
+    def encode(self, texts: Union[str, Sequence[str]], *, pooling: Optional[str] = None, normalize_embeddings: bool = False,
+               to: str = "numpy", convert_to_numpy: bool = True, convert_to_tensor: bool = False,
+               batch_size: Optional[int] = None, show_progress_bar: Optional[bool] = None,
+               pairs: Optional[Union[str, Sequence[str]]] = None, truncate: str = "longest", max_tokens: int = 0,
+               literal: bool = False) -> Any:
+        """float32 vectors [count, width] of a list of texts; [width] of one str.
 
-    def forward(self, **inputs):
-        """Hidden states of ids or of hidden states, padded or packed; see ftxc.encoder.Encoding.forward."""
-        return Encoding(self).forward(**inputs)
+        pooling     None: the vector that the artifact was compiled to give; "mean", "first" (or "cls"), "last" and
+                    "max" are taken over the hidden states; "tokens": the hidden states themselves, a list of
+                    [tokens, hidden]
+        normalize_embeddings  divide each vector by its length
+        to          "numpy", "torch" or "list"; "cuda": torch tensors on the model's GPU, to which the vectors come without
+                    a copy over the host
+        pairs       a second sentence to each text
+        truncate    of texts of more than max_tokens tokens (0: the context): "longest", "first", "second", or "none":
+                    they are refused
+        literal     the text of a special token is text, and does not become that token
+
+        Of sentence-transformers' names convert_to_tensor=True is to="torch" ("cuda" if the model runs there), and
+        convert_to_numpy=False without it to="torch", but a list. batch_size (the engine makes batches of what fits) and
+        show_progress_bar=False change nothing."""
+        if show_progress_bar:
+            raise TypeError("show_progress_bar: there is none")
+        if to != "numpy" and (convert_to_tensor or not convert_to_numpy):
+            raise TypeError("to and convert_to_tensor or convert_to_numpy exclude each other")
+        if convert_to_tensor or not convert_to_numpy:
+            to = "torch" if self.info.ordinal < 0 else "cuda"
+        vectors = Encoding(self).encode(texts, pooling, normalize_embeddings, to, pairs=pairs, truncate=truncate,
+                                        max_tokens=max_tokens, literal=literal)
+        return vectors if convert_to_tensor or convert_to_numpy or isinstance(texts, str) else list(vectors)
+
+    def forward(self, *, ids: Any = None, hidden: Any = None, lengths: Any = None, types: Any = None,
+                out: Any = None) -> Tuple[Any, Any]:
+        """The hidden states behind the last layer, float32, shaped as the input; and pooled vectors [B, pooled], or None.
+
+        ids       token ids: int [B, S] with lengths [B] (or all S long), or packed [tokens] with lengths
+        hidden    in their place, hidden states before the first layer: float [B, S, input] or [tokens, input]
+        lengths   tokens of each text that count; what is behind them in a row is not read, and 0 in the result
+        types     token types, shaped as ids
+        out       a float32 array, C-ordered, to write to: [B, S, hidden] or [tokens, hidden]
+        Arrays are read and written in place where they have the right type and order (numpy, torch on the CPU, DLPack).
+
+        hidden and out may be C-ordered arrays on the model's GPU (torch tensors there, DLPack,
+        __cuda_array_interface__); nothing of them passes through the host then. hidden has the model's type there
+        (info.input_type; a torch tensor of another is converted there). Without out the result is a torch tensor."""
+        return Encoding(self).forward(ids=ids, hidden=hidden, lengths=lengths, types=types, out=out)
 
     # --- tokens ---------------------------------------------------------------------------------------------
 
-    def tokenize(self, string, *, special=True, literal=False):
+    def tokenize(self, string: str, *, special: bool = True, literal: bool = False) -> List[int]:
         """Text to ids. special: with the tokens that the tokenizer puts around a text. literal: the text of a special
         token is text, and does not become that token."""
         data = string.encode()
@@ -335,7 +395,7 @@ class Model:
                 return ids[:n.value]
             room = n.value
 
-    def detokenize(self, ids, *, skip_special=True):
+    def detokenize(self, ids: Ids, *, skip_special: bool = True) -> str:
         """Ids to text, all at once."""
         ids = [int(i) for i in ids]
         room, n = 8 * len(ids) + 64, ctypes.c_size_t()
@@ -347,8 +407,9 @@ class Model:
                 return out.raw[:n.value].decode("utf-8", "replace")
             room = n.value
 
-    def apply_chat_template(self, messages, *, tools=None, template=None, tokenize=True, add_generation_prompt=True,
-                            **variables):
+    def apply_chat_template(self, messages: Sequence[Message], *, tools: Optional[Sequence[Dict[str, Any]]] = None,
+                            template: Optional[str] = None, tokenize: bool = True, add_generation_prompt: bool = True,
+                            **variables: Any) -> Union[List[int], str]:
         """The ids of a conversation's prompt by the model's chat template, as transformers' tokenizers give them.
 
         messages   a list of dicts with role and content (a str, or parts), tool_calls ...
@@ -360,22 +421,23 @@ class Model:
             return render(self._model, messages, tools=tools, template=template, tokenize=tokenize,
                           add_generation_prompt=add_generation_prompt, **variables)
 
-    def _request(self, prompt, settings):
+    def _request(self, prompt: Any, settings: Dict[str, Any]) -> Request:
         with self._worker.using():
             if is_messages(prompt):
                 prompt = render(self._model, prompt)
             return Request(self._model, prompt, settings)
 
 
-def _close(worker, model):
+def _close(worker: Worker, model: Any) -> None:
     if worker.close():
         lib.ftx_model_close(model)
 
 
 class Info:
-    """Facts of a model: the fields of FtxModelInfo by name; kind and scoring as words; labels as a list of names."""
+    """Facts of a model: the fields of FtxModelInfo by name; kind and scoring as words; labels as a list of names,
+    end_ids as a list of ids."""
 
-    def __init__(self, model):
+    def __init__(self, model: Any) -> None:
         c = new(_abi.FtxModelInfo)
         lib.ftx_model_describe(model, ctypes.byref(c))
         for name, kind in c._fields_[1:]:
@@ -383,12 +445,17 @@ class Info:
             setattr(self, name, text(value) if kind is ctypes.POINTER(ctypes.c_char) else value)
         self.kind = _abi.ModelKind(c.kind).name[len("FTX_MODEL_"):].lower()
         self.scoring = _abi.Scoring(c.scoring).name[len("FTX_SCORING_"):].lower()
-        self.labels = [self._label(model, i) for i in range(c.labels)]
+        self.labels: List[str] = [self._label(model, i) for i in range(c.labels)]
+        self.end_ids: List[int] = c.end_ids[:c.end_ids_count]
+        del self.end_ids_count
+
+    def __getattr__(self, name: str) -> Any:  # for type checkers: fields are set by name above
+        raise AttributeError(f"Info has no {name}")
 
     @staticmethod
-    def _label(model, index):
+    def _label(model: Any, index: int) -> str:
         n = ctypes.c_size_t()
         return text(lib.ftx_model_label(model, index, ctypes.byref(n)), n.value)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Info({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"

@@ -38,6 +38,14 @@ class Encode(unittest.TestCase):
         numpy.testing.assert_allclose(unit, plain / numpy.linalg.norm(plain, axis=1, keepdims=True), rtol=1e-6)
         self.assertIsInstance(self.model.encode("a", to="list"), list)
 
+    def test_names_of_sentence_transformers(self):
+        vectors = self.model.encode(TEXTS, batch_size=2, show_progress_bar=False, convert_to_numpy=True)
+        numpy.testing.assert_array_equal(vectors, self.model.encode(TEXTS))
+        for wrong, message in (({"show_progress_bar": True}, "there is none"), ({"precision": "int8"}, "precision"),
+                               ({"to": "list", "convert_to_tensor": True}, "exclude each other")):
+            with self.subTest(wrong=wrong), self.assertRaisesRegex(TypeError, message):
+                self.model.encode(TEXTS, **wrong)
+
     def test_pairs_and_limits(self):
         pair = self.model.encode(["a"], pairs=["ab"], pooling="tokens")[0]
         self.assertEqual(len(pair), len(self.ids[0]) + len(self.ids[2]) - 1)

@@ -1,9 +1,12 @@
 """test_generate.py - decoders and translators from Python: the texts of `ftxc run`, streams, cancelling, errors."""
 import asyncio
+import contextlib
+import io
 import os
 import random
 import resource
 import signal
+import tempfile
 import threading
 import unittest
 
@@ -42,6 +45,20 @@ class Generate(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         cls.model.close()
+
+    def test_progress(self):
+        """The bar comes to sys.stderr, whatever that is."""
+        with contextlib.redirect_stderr(io.StringIO()) as shown, tempfile.TemporaryDirectory() as room:
+            out = ftxc.compile("specs/fable.lua", os.path.join(room, "a.ftx"), target="cpu", progress=True)
+            self.assertTrue(os.path.exists(out))
+        self.assertRegex(shown.getvalue(), r"100%")
+
+    def test_info(self):
+        end = self.model.tokenize("<|end_of_text|>", special=False)
+        self.assertEqual(self.model.info.end_ids, end)
+        self.assertNotIn("0x", repr(self.model.info))
+        with self.assertRaisesRegex(AttributeError, "no colour"):
+            self.model.info.colour
 
     def test_kv_bytes(self):
         info = self.model.info
@@ -140,6 +157,9 @@ class Generate(unittest.TestCase):
             ftxc.Model(self.path, device="gpu")
         with self.assertRaisesRegex(ftxc.CompileError, "no_field"):
             ftxc.compile("specs/fable.lua", "none.ftx", target="cpu", progress=False, no_field=1)
+        with contextlib.redirect_stderr(io.StringIO()) as shown, self.assertRaisesRegex(ftxc.CompileError, "^ftxc: .*no_field"):
+            ftxc.compile("specs/fable.lua", "none.ftx", target="cpu", progress=True, no_field=1)
+        self.assertIn("no_field", shown.getvalue())
         with self.assertRaisesRegex(TypeError, "use generate"):
             self.model.encode("a")
 
@@ -151,6 +171,14 @@ class Generate(unittest.TestCase):
         self.assertEqual((stream.ids, stream.prompt_tokens, pieces[-1].finish), (text.ids, text.prompt_tokens, text.finish))
         self.assertTrue(all(p.logprob <= 0 for p in pieces))
         self.assertEqual(list(stream), [])
+
+        async def closed():
+            async with self.model.stream("Once", max_new=900, ignore_eos=True) as pieces:
+                async for _ in pieces:
+                    break
+            return [p async for p in pieces]
+
+        self.assertEqual(asyncio.run(closed()), [])
 
     def test_closing_a_stream_cancels(self):
         for _ in range(40):  # more than can run and wait, so all places are free again
