@@ -114,6 +114,8 @@ function askFolds() {
 function askWidth() {
   document.documentElement.scrollLeft = 1000;
   ask(`${document.documentElement.scrollWidth} pixels in ${innerWidth}`, document.documentElement.scrollWidth <= innerWidth);
+  for (const l of document.querySelectorAll('label:has(select)'))
+    ask(`"${l.firstChild.data.trim()}" is on one line`, l.getBoundingClientRect().height < 40);
 }
 function askGraph() {
   if (!lastGraph) return ask('an artifact says what it lacks', /holds no graph/.test(texts()) && /holds no candidates/.test(texts()));
