@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """bert_torch.py - ftxc.torch.Encoder where a BertModel of transformers stood: how near its tensors are, and times of both.
 
-    PYTHONPATH=python tests/bench/bert_torch.py [--device cpu|cuda] [--layers 12] [--width 768] [--batch 32x128,1x64] [--json FILE]
+    PYTHONPATH=python tests/bench/bert_torch.py [--device cpu|cuda] [--layers 12] [--width 768] [--batch 32x128,1x64] [--threads 1] [--json FILE]
 
 It makes a BertModel with random weights, saves it, compiles the folder with ftxc and runs both on the same ids. On a GPU
 both compute in fp16, on a CPU in fp32. A time is the median of the calls that fit in two seconds, after as many as warm up;
@@ -52,10 +52,13 @@ def main():
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--width", type=int, default=768)
     parser.add_argument("--batch", default="32x128,8x128,1x64", help="texts x tokens, with commas between")
+    parser.add_argument("--threads", type=int, default=0, help="of the CPU, for all; 0: what each takes by itself")
     parser.add_argument("--seconds", type=float, default=2.0, help="for each batch and each of the three")
     parser.add_argument("--json", help="append a line for each batch to this file")
     options = parser.parse_args()
     cuda = options.device == "cuda"
+    if options.threads:
+        torch.set_num_threads(options.threads)
     torch.manual_seed(1)
     config = BertConfig(hidden_size=options.width, num_hidden_layers=options.layers,
                         num_attention_heads=options.width // 64, intermediate_size=4 * options.width)
@@ -63,14 +66,15 @@ def main():
     shapes = [tuple(map(int, b.split("x"))) for b in options.batch.split(",")]
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         bert.save_pretrained(folder)
-        fields = {"precision.weights": "fp32", "limits.sequences": max(b for b, _ in shapes), "limits.tokens": max(b * s for b, s in shapes)}
+        tokens = max(config.max_position_embeddings, *(b * s for b, s in shapes))
+        fields = {"precision.weights": "fp32", "limits.sequences": max(b for b, _ in shapes), "limits.tokens": tokens}
         if cuda:
             major, minor = torch.cuda.get_device_capability()
             fields["precision.weights"] = "fp16"
             target = f"sm_{major}{minor}" + ("a" if major >= 9 else "")
         path = ftxc.compile(folder, folder + "/bert.ftx", target=target if cuda else "cpu", progress=False,
                             **fields)
-        encoder = Encoder(path, device=options.device)
+        encoder = Encoder(path, device=options.device, threads=options.threads)
         bert = bert.to(options.device, torch.float16 if cuda else torch.float32)
         runs = {"ftxc": encoder, "torch": bert, "compiled": torch.compile(bert)}
         for texts, tokens in shapes:
