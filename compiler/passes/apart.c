@@ -59,6 +59,8 @@ const char *apart_reason(const Graph *g, Id id, Arena *a)
                                 ir_op_name(ir_value(g, between)->op),
                                 loc.file ? arena_printf(a, " (%s:%d)", loc.file, loc.line) : "", names[i]);
     }
+    if (cached && ir_uses(g)[v->args[1]] > 1)
+        return "the cache that it reads is read by several layers";
     if (v->op == OP_ATTEND)
         return "one product gives q, k and v of attention within texts, k and v of a source, without rotation, bias, "
                "window, soft cap and causal mask only";

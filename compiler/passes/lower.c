@@ -14,12 +14,27 @@ static Id first_product(const Graph *g, Id v)
     return v;
 }
 
+/* Whether v reads a cache that an earlier layer wrote and has read: has_read[i] says whether cache i was read before v. */
+static bool shares_cache(const Graph *g, Id v, bool *has_read)
+{
+    const Value *value = ir_value(g, v);
+    const bool paged = value->op == OP_ATTEND_PAGED ||
+                       (value->op == OP_ATTEND && ir_value(g, value->args[1])->op == OP_CACHE);
+    const int64_t cache = paged ? ir_int(value, "layer") : 0;
+    const bool before = paged && cache < (int64_t)g->values.n && has_read[cache];
+
+    if (paged && cache < (int64_t)g->values.n)
+        has_read[cache] = true;
+    return before;
+}
+
 /* The layer of each value, for labels. A layer begins with the values that only its attention reads (norm, product) and
  * ends where the next one begins; select_last ends the last. -1: before or after the layers, or a weight. */
 static int *find_layers(const Graph *g, Arena *keep)
 {
-    int *layer = arena_array(keep, int, g->values.n), now = -1, texts = 0;
+    int *layer = arena_array(keep, int, g->values.n), now = -1, texts = 0, cached = 0;
     int *begins = arena_array(keep, int, g->values.n);
+    bool *has_read = arena_array(g->scratch, bool, g->values.n);
     const uint32_t *uses = ir_uses(g);
 
     for (Id v = 1; v < g->values.n; v++) {
@@ -28,8 +43,9 @@ static int *find_layers(const Graph *g, Arena *keep)
         begins[v] = -1;
         const Op op = ir_value(g, v)->op;
         const bool full = op == OP_ATTEND_PACKED || (op == OP_ATTEND && ir_value(g, v)->args[2]);
+        const bool source = op == OP_CROSS_APPEND || op == OP_CROSS_CACHE;
 
-        if (op != OP_APPEND && op != OP_CACHE && op != OP_CROSS_APPEND && op != OP_CROSS_CACHE && !full)
+        if (op != OP_APPEND && op != OP_CACHE && !source && !full && !shares_cache(g, v, has_read))
             continue;
         for (Id x = ir_value(g, v)->args[0];
              x && uses[x] == 1 && ir_value(g, x)->op != OP_EMBED && ir_value(g, x)->op != OP_EMBED_PART;
@@ -37,7 +53,7 @@ static int *find_layers(const Graph *g, Arena *keep)
             first = x;
         if (op == OP_CACHE) /* the product that makes the queries stands before that of the keys */
             first = first_product(g, first);
-        begins[first] = full ? texts++ : (int)ir_int(ir_value(g, v), "layer");
+        begins[first] = full ? texts++ : source ? (int)ir_int(ir_value(g, v), "layer") : cached++;
     }
     for (Id v = 1; v < g->values.n; v++) {
         if (begins[v] >= 0)

@@ -45,17 +45,22 @@ static const FtxSpace named_space[] = {
 #undef NAMED
 };
 
-/* The tokens that attention of a layer looks back; 0: all. */
+/* The tokens that attention to a cache looks back, of several the most; 0: all. */
 static int64_t window_of(const Graph *g, int64_t layer)
 {
+    int64_t most = 0;
+
     for (Id id = 1; id < g->values.n; id++) {
         const Value *v = ir_value(g, id);
         const bool paged = v->op == OP_ATTEND_PAGED || (v->op == OP_ATTEND && ir_value(g, v->args[1])->op == OP_CACHE);
 
-        if (paged && ir_int(v, "layer") == layer)
-            return ir_int(v, "window");
+        if (!paged || ir_int(v, "layer") != layer)
+            continue;
+        if (!ir_int(v, "window"))
+            return 0;
+        most = ir_int(v, "window") > most ? ir_int(v, "window") : most;
     }
-    return 0;
+    return most;
 }
 
 /* Adds the caches of the layers, or those of the source. Checks that layers are numbered from 0. */

@@ -15,18 +15,15 @@ static bool reads_source(const Value *v)
     return v->op == OP_ATTEND && strcmp(ir_word(v, "scope"), "source") == 0;
 }
 
-static void same_heads(lua_State *L, const Value *v, int64_t heads, int64_t kv_heads, int64_t head_dim)
+/* Counts a layer by its attention. Layers may differ in their heads. */
+static void add_layer(Spec *spec, const Graph *g, const Value *attend)
 {
-    Spec *spec = reader_of(L)->spec;
+    const Shape q = attend->shape, k = ir_value(g, attend->args[1])->shape;
+    const uint32_t heads = (uint32_t)q.dim[1].n, kv_heads = (uint32_t)k.dim[1].n, head_dim = (uint32_t)q.dim[2].n;
 
-    if (spec->layers && (heads != spec->heads || kv_heads != spec->kv_heads || head_dim != spec->head_dim))
-        sandbox_fail_at(L, v->loc,
-                        "this layer has %d heads, %d kv_heads, head_dim %d, the first has %u, %u, %u; all "
-                        "layers must be equal in these",
-                        (int)heads, (int)kv_heads, (int)head_dim, spec->heads, spec->kv_heads, spec->head_dim);
-    spec->heads = (uint32_t)heads;
-    spec->kv_heads = (uint32_t)kv_heads;
-    spec->head_dim = (uint32_t)head_dim;
+    spec->heads = heads > spec->heads ? heads : spec->heads;
+    spec->kv_heads = spec->layers && spec->kv_heads != kv_heads ? 0 : kv_heads;
+    spec->head_dim = spec->layers && spec->head_dim != head_dim ? 0 : head_dim;
     spec->layers++;
 }
 
@@ -44,7 +41,7 @@ static void read_encoder_facts(lua_State *L)
         if (v->op == OP_TYPES)
             spec->types = (uint32_t)x->shape.dim[0].n;
         if (v->op == OP_ATTEND)
-            same_heads(L, v, v->shape.dim[1].n, ir_value(g, v->args[1])->shape.dim[1].n, v->shape.dim[2].n);
+            add_layer(spec, g, v);
     }
     spec->hidden = (uint32_t)ir_value(g, g->output)->shape.dim[1].n;
     spec->pooled = g->pooled ? (uint32_t)ir_value(g, g->pooled)->shape.dim[1].n : 0;
@@ -71,25 +68,20 @@ static void read_source_facts(lua_State *L)
             spec->source_vocab = (uint32_t)ir_value(g, v->args[1])->shape.dim[0].n;
         if (v->op == OP_TYPES)
             spec->types = (uint32_t)x->shape.dim[0].n;
-        if (!reads_source(v))
-            continue;
-        if (ir_value(g, v->args[1])->shape.dim[1].n != spec->kv_heads || v->shape.dim[2].n != spec->head_dim)
-            sandbox_fail_at(L, v->loc, "the source has %d kv_heads of %d, the decoder %u of %u; they must be equal",
-                            (int)ir_value(g, v->args[1])->shape.dim[1].n, (int)v->shape.dim[2].n, spec->kv_heads,
-                            spec->head_dim);
-        reads++;
+        reads += reads_source(v);
     }
-    if (reads != r->sources || reads != r->layers)
+    if (reads != r->sources || reads != spec->layers)
         sandbox_fail(L, "graph has %d layers, %d sources for them and %d reads of those; each layer has one of each",
-                     (int)r->layers, (int)r->sources, (int)reads);
+                     (int)spec->layers, (int)r->sources, (int)reads);
 }
 
-/* Reads the sizes of the model from its operations. The caches of all layers must be equal. */
+/* Reads the sizes of the model from its operations. */
 static void read_facts(lua_State *L)
 {
     Reader *r = reader_of(L);
     Graph *g = r->graph;
     Spec *spec = r->spec;
+    int64_t caches = 0;
 
     if (g->kind == FTX_MODEL_ENCODER) {
         read_encoder_facts(L);
@@ -100,23 +92,20 @@ static void read_facts(lua_State *L)
         const Value *v = ir_value(g, id);
         const Shape s = v->shape;
 
-        if (v->op == OP_EMBED)
+        if (v->op == OP_EMBED && (!spec->hidden || g->kind == FTX_MODEL_SEQ2SEQ)) /* the source's comes first */
             spec->hidden = (uint32_t)s.dim[1].n;
         if (v->op == OP_SAMPLE)
             spec->vocab = (uint32_t)ir_value(g, v->args[0])->shape.dim[1].n;
-        if (v->op == OP_ATTEND && ir_value(g, v->args[1])->op == OP_CACHE) {
-            const Shape k = ir_value(g, v->args[1])->shape;
-
-            same_heads(L, v, s.dim[1].n, k.dim[1].n, s.dim[2].n);
-        }
+        caches += v->op == OP_CACHE;
+        if (v->op == OP_ATTEND && ir_value(g, v->args[1])->op == OP_CACHE)
+            add_layer(spec, g, v);
     }
     spec->positions = settings_positions(g, false);
     if (!spec->layers || !spec->hidden)
         sandbox_fail(L, "graph has no %s: a decoder embeds ids and attends to a cache in every layer",
                      spec->hidden ? "attend" : "embed");
-    if (spec->layers != r->layers)
-        sandbox_fail(L, "graph has %d caches and %d attends; each layer has one of each", (int)r->layers,
-                     (int)spec->layers);
+    if (caches != r->layers) /* ir_sweep has removed the others */
+        sandbox_fail(L, "graph has %d caches, of which attends read %d; each must be read", (int)r->layers, (int)caches);
     if (g->kind == FTX_MODEL_SEQ2SEQ)
         read_source_facts(L);
 }
