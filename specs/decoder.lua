@@ -20,6 +20,8 @@ local fields = {
   ffn = config.count(1, 2 ^ 20),
   experts = config.options({}),                                     -- see lib/mixture.lua
   latent = config.options({}),                                      -- see lib/latent.lua
+  own = config.options({}),                                         -- by layer: a table of fields that it has otherwise, and
+                                                                    -- shared: the layer (from 0) whose keys and values it reads
   names = config.options(),
   norm = config.word { "rms", "layer" },
   norm_eps = config.number(0, 1),
@@ -49,6 +51,11 @@ local fields = {
   attention = config.word({ "cache", "causal", "full" }, "cache"),
   norm_heads = config.flag(false),                                  -- names.q_norm, k_norm: of each head, not of all
   norm_rotated = config.flag(false),                                -- rotated heads are normed, without gain
+  norm_values = config.flag(false),                                 -- heads of values are normed, without gain
+  values_of_keys = config.flag(false),                              -- the product that gives keys gives values, too
+  layer_width = config.count(0, 2 ^ 16, 0),                         -- of what a layer reads of the tokens' embeddings beside h
+  layer_rows = config.count(0, 2 ^ 24, 0),                          -- of the table for these, for all layers
+  layer_scale = config.number(0, 2 ^ 20, 1),                        -- of the rows of that table
   groups = config.count(1, 1024, 1),                                -- blocks of heads in names.qkv, each q, k, v
   qkv_bias = config.flag(false),
   out_bias = config.flag(false),
@@ -80,9 +87,14 @@ local function norm(c, x, name)
   return nn.layernorm(x, g, c.norm_bias and nn.weight(name .. ".bias", { d }), c.norm_eps)
 end
 
--- q [T, H*E], k and v [T, G*E]
+-- q [T, H*E], k and v [T, G*E]; of a layer that reads those of another one q alone
 local function projections(c, x, name)
   local q, kv, n = c.heads * c.head_dim, c.kv_heads * c.head_dim, c.names
+  if c.shared then return project(x, name .. n.q, q, c.qkv_bias) end
+  if c.values_of_keys then
+    local k = project(x, name .. n.k, kv, c.qkv_bias)
+    return project(x, name .. n.q, q, c.qkv_bias), k, k
+  end
   if not n.qkv then
     return project(x, name .. n.q, q, c.qkv_bias), project(x, name .. n.k, kv, c.qkv_bias),
            project(x, name .. n.v, kv, c.qkv_bias)
@@ -116,18 +128,22 @@ local function attention(c, x, name, layer)                         -- x [T, D]
   local q, k, v = projections(c, x, name)
   local function normed(of_heads)
     if not c.names.q_norm or c.norm_heads ~= of_heads then return q, k end
-    return norm(c, q, name .. c.names.q_norm), norm(c, k, name .. c.names.k_norm)
+    return norm(c, q, name .. c.names.q_norm), k and norm(c, k, name .. c.names.k_norm)
   end
   q, k = normed(false)
-  q, k, v = clipped(c, q), clipped(c, k), clipped(c, v)
-  q, k, v = nn.split_heads(q, c.heads), nn.split_heads(k, c.kv_heads), nn.split_heads(v, c.kv_heads)
+  if c.shared then q = nn.split_heads(clipped(c, q), c.heads)
+  else
+    q, k, v = clipped(c, q), clipped(c, k), clipped(c, v)
+    q, k, v = nn.split_heads(q, c.heads), nn.split_heads(k, c.kv_heads), nn.split_heads(v, c.kv_heads)
+  end
   q, k = normed(true)
+  if v and c.norm_values then v = nn.rmsnorm(v, nil, c.norm_eps) end
   local window = c.windows[layer + 1] or 0
   local near = c.rope_windowed
   local rope = window > 0 and (near.theta or near.freqs) and near or c.rope
   local turned = not (c.names.positions or c.alibi or c.unrotated[layer + 1])
   if turned and c.rope_twice then q, k = rotate_twice(c, q), rotate_twice(c, k)
-  elseif turned then q, k = nn.rope(q, rope), nn.rope(k, rope) end
+  elseif turned then q, k = nn.rope(q, rope), k and nn.rope(k, rope) end
   if turned and c.norm_rotated then q, k = nn.rmsnorm(q, nil, c.norm_eps), nn.rmsnorm(k, nil, c.norm_eps) end
   if c.q_scales[layer + 1] then
     q = nn.split_heads(nn.scale_by_position(nn.join_heads(q), c.q_scales[layer + 1]), c.heads)
@@ -140,7 +156,15 @@ local function attention(c, x, name, layer)                         -- x [T, D]
   if c.prefix_tail >= 0 then options.prefix, options.tail = true, c.prefix_tail end
   if c.alibi_rounded then options.rounded = true end
   if c.attention == "causal" then options.causal = true end
-  local y = c.attention == "cache" and nn.attend(q, nn.cache(k, v), options) or nn.attend_full(q, k, v, options)
+  local y
+  if c.attention == "cache" then
+    c.caches[layer] = c.shared and c.caches[c.shared] or nn.cache(k, v)
+    y = nn.attend(q, c.caches[layer], options)
+  else
+    if not c.shared then c.caches[layer] = { k, v } end
+    k, v = table.unpack(c.caches[c.shared or layer])
+    y = nn.attend_full(q, k, v, options)
+  end
   return project(nn.join_heads(y), name .. c.names.out, c.hidden, c.out_bias)
 end
 
@@ -157,8 +181,24 @@ local function feed_forward(c, x, name)                             -- x [T, D]
   return project(y, name .. n.down, c.hidden, c.ffn_bias)           -- [T, D]
 end
 
-local function layer(c, h, i)                                       -- h [T, D]
+-- A vector of n times the one element of w.
+local function repeated(w, n)
+  if n == 1 then return w end
+  local half = repeated(w, n // 2)
+  return n % 2 == 1 and nn.concat(half, half, w) or nn.concat(half, half)
+end
+
+-- What layers have of the tokens' embeddings, one layer's after another's: [T, layers * layer_width].
+local function layer_inputs(c, h)
+  local n, width = c.names, c.layers * c.layer_width
+  local of_ids = nn.embed(nn.ids(), nn.weight(n.layer_embedding .. ".weight", { c.layer_rows, width }))
+  local of_h = nn.split_heads(c.hidden ^ -0.5 * project(h, n.layer_projection, width), c.layers)
+  return 2 ^ -0.5 * (nn.join_heads(norm(c, of_h, n.layer_projection_norm)) + c.layer_scale * of_ids)
+end
+
+local function layer(c, h, i, inputs)                               -- h [T, D]
   local n, name = c.names, c.names.layers .. i .. "."
+  if c.own[i + 1] then c = setmetatable(c.own[i + 1], { __index = c }) end
   local x = n.attention_norm and norm(c, h, name .. n.attention_norm) or h
   local y = c.latent.kv and project(latent(c, x, name), name .. n.out, c.hidden, c.out_bias) or attention(c, x, name, i)
   if n.after_attention then y = norm(c, y, name .. n.after_attention) end
@@ -169,7 +209,14 @@ local function layer(c, h, i)                                       -- h [T, D]
   y = (dense and feed_forward or mixture)(c, x, name)
   if n.after_ffn then y = norm(c, y, name .. n.after_ffn) end
   if c.normed_residual > 0 then sum = c.normed_residual * x end
-  return sum + c.residual_scale * y
+  h = sum + c.residual_scale * y
+  if inputs then
+    y = nn.act(project(h, name .. n.layer_gate, c.layer_width), c.activation)
+    y = project(y * nn.slice(inputs, i * c.layer_width, c.layer_width), name .. n.layer_out, c.hidden)
+    h = h + norm(c, y, name .. n.after_layer)
+  end
+  if n.layer_scalar then h = h * repeated(nn.weight(name .. n.layer_scalar, { 1 }), c.hidden) end
+  return h
 end
 
 return function(given)
@@ -188,7 +235,9 @@ return function(given)
     h = h + nn.positions(nn.weight(n.positions .. ".weight", { c.positions, c.hidden }), c.first_position)
   end
   if n.embedding_norm then h = norm(c, h, n.embedding_norm) end
-  for i = 0, c.layers - 1 do h = layer(c, h, i) end
+  local inputs = c.layer_width > 0 and layer_inputs(c, h) or nil
+  c.caches = {}                                                     -- by layer: of a decoder its cache, else { k, v }
+  for i = 0, c.layers - 1 do h = layer(c, h, i, inputs) end
   if encoder then
     h = norm(c, h, n.final_norm)                                    -- [T, D]
     return nn.vectors(h, c.attention == "causal" and nn.select_last(h) or nn.pool_mean(h))

@@ -2,6 +2,7 @@
 -- fields and tensors, and the fields that only it has.
 local ftx = require "ftx"
 local hf = require "lib.hf"
+local ropes = require "lib.rope"
 local decoder = require "decoder"
 local mixtures = require "hf/mixtures"
 
@@ -103,6 +104,59 @@ local function qwen_windows(config, c)
   local first = config:count("max_window_layers", 0, 1024, 28)
   local size = window(config, 4096)
   c.windows = windows(config, c.layers, use and size or 0, function(i) return i >= first end)
+end
+
+-- The numbers of Gemma 4's layer i (from 0) that others do not have: per_layer_config, or in older files those of all layers
+-- that see the whole text.
+local function gemma4_layer(config, c, i, whole, keys_give_values)
+  local own = { head_dim = c.head_dim, kv_heads = c.kv_heads }
+  local by_layer = config:inside("per_layer_config")
+  if by_layer then
+    local at = by_layer:inside(tostring(i))
+    if not at then return own end
+    own.head_dim = at:count("head_dim", 1, 1024, c.head_dim)
+    own.kv_heads = at:count("num_key_value_heads", 1, 1024, c.kv_heads)
+    at:known {}
+  elseif whole then
+    own.head_dim = config:count("global_head_dim", 1, 1024, 512)
+    if keys_give_values then own.kv_heads = config:count("num_global_key_value_heads", 1, 1024, c.kv_heads) end
+  end
+  return own
+end
+
+-- The last layers read keys and values of the last one of their kind before them. Layers that see the whole text have heads of
+-- another size, and RoPE on a part of each.
+local function gemma4_layers(config, c, positions)
+  local keys_give_values = config:flag("attention_k_eq_v", false)
+  for _, key in ipairs { "global_head_dim", "num_global_key_value_heads" } do config:value(key) end -- perhaps not read below
+  local first = c.layers - config:count("num_kv_shared_layers", 0, c.layers - 1, 0)
+  local wide = config:flag("use_double_wide_mlp", false)
+  local last, whole_dim, near_dim = {}, c.head_dim, c.head_dim
+  c.own = {}
+  for i = 0, c.layers - 1 do
+    local whole = c.windows[i + 1] == 0
+    local own = gemma4_layer(config, c, i, whole, keys_give_values)
+    if whole then whole_dim = own.head_dim else near_dim = own.head_dim end
+    own.values_of_keys = whole and keys_give_values
+    if i >= first then
+      own.shared = last[whole] or config:refuse("num_kv_shared_layers", "so that a layer of each kind comes before them")
+      own.ffn = c.ffn * (wide and 2 or 1)
+      local from = c.own[own.shared + 1]
+      if own.head_dim ~= from.head_dim or own.kv_heads ~= from.kv_heads then
+        config:refuse("per_layer_config", "the same for layer " .. i .. " and layer " .. own.shared ..
+                      ", whose keys and values it reads")
+      end
+    else
+      last[whole] = i
+    end
+    c.own[i + 1] = own
+  end
+  for i, own in ipairs(c.own) do -- one table of frequencies for each kind
+    if own.head_dim ~= (c.windows[i] == 0 and whole_dim or near_dim) then
+      config:refuse("per_layer_config", "the same head_dim for layers of one kind")
+    end
+  end
+  return whole_dim, near_dim
 end
 
 local head_norms = { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" }
@@ -315,6 +369,41 @@ local classes = {
       config:only("attn_logit_softcapping", "null: the class does not read it")
       c.logits_cap = cap(config, "final_logit_softcapping", nil)
       c.rope, c.rope_windowed = hf.two_ropes(config, c.head_dim, positions)
+    end,
+  },
+  Gemma4ForCausalLM = {
+    type = "gemma4_text", kv_heads = 4, head_dim = 256, activation = "gelu_pytorch_tanh", tie = true, positions = 131072,
+    fields = { activation = "hidden_activation", theta = false },
+    names = { after_attention = "post_attention_layernorm", ffn_norm = "pre_feedforward_layernorm",
+              after_ffn = "post_feedforward_layernorm", q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm",
+              layer_scalar = "layer_scalar", layer_embedding = "model.embed_tokens_per_layer",
+              layer_projection = "model.per_layer_model_projection",
+              layer_projection_norm = "model.per_layer_projection_norm", layer_gate = "per_layer_input_gate",
+              layer_out = "per_layer_projection", after_layer = "post_per_layer_input_norm" },
+    set = function(config, c, positions)
+      same_bias(config, c, "attention_bias")
+      c.embedding_scale = hf.rounded(config, c.hidden ^ 0.5)
+      c.norm_heads, c.norm_values = true, true
+      c.scale = 1
+      config:only("use_bidirectional_attention", "null, or vision: all is for embeddings", "vision")
+      config:only("enable_moe_block", "false: experts beside the feed-forward are not read", false)
+      for _, key in ipairs { "num_experts", "top_k_experts", "moe_intermediate_size" } do config:value(key) end
+      local size = config:count("sliding_window", 1, 2 ^ 24, 512)
+      c.windows = windows(config, c.layers, size, function(i) return (i + 1) % 6 ~= 0 end)
+      c.windows[c.layers] = 0                                       -- whatever layer_types says
+      local whole_dim, near_dim = gemma4_layers(config, c, positions)
+      if config:value("rope_parameters") then
+        c.rope, c.rope_windowed = hf.two_ropes(config, whole_dim, positions, near_dim)
+      else
+        c.rope, c.rope_windowed = ropes.proportional(1000000.0, whole_dim, 0.25), { theta = 10000.0 }
+      end
+      c.logits_cap = cap(config, "final_logit_softcapping", nil)
+      c.layer_width = config:count("hidden_size_per_layer_input", 0, 2 ^ 16, 256)
+      config:value("vocab_size_per_layer_input")                    -- not read below without layer_width
+      if c.layer_width > 0 then
+        c.layer_scale = hf.rounded(config, c.layer_width ^ 0.5)
+        c.layer_rows = config:count("vocab_size_per_layer_input", c.vocab, 2 ^ 24, 262144)
+      end
     end,
   },
   OlmoForCausalLM = {

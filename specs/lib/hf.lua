@@ -257,18 +257,19 @@ function hf.rope(config, head_dim, positions, names, class)
 end
 
 -- Rotary positions of layers that see all of the text and of windowed ones: rope_parameters by kind of layer, or in older
--- files rope_theta and rope_scaling for the first, rope_local_base_freq for the second.
-function hf.two_ropes(config, head_dim, positions)
+-- files rope_theta and rope_scaling for the first, rope_local_base_freq for the second. near_dim: head_dim of the windowed ones, if
+-- it is another.
+function hf.two_ropes(config, head_dim, positions, near_dim)
   local new, whole, windowed = config:inside("rope_parameters"), { theta = 1000000.0 }, {}
   local near = config:number("rope_local_base_freq", 1, 1e12, 10000.0)
   windowed.theta = near
   if new then whole.theta = config:number("rope_theta", 1, 1e12, whole.theta) end
-  if not new then return hf.rope(config, head_dim, positions, nil, whole), { theta = near, dim = head_dim } end
-  local function of(kind, class)
+  if not new then return hf.rope(config, head_dim, positions, nil, whole), { theta = near, dim = near_dim or head_dim } end
+  local function of(kind, class, dim)
     local values = new:inside(kind)
-    return hf.rope(hf.file(config.path, { rope_parameters = values and values.values }), head_dim, positions, nil, class)
+    return hf.rope(hf.file(config.path, { rope_parameters = values and values.values }), dim, positions, nil, class)
   end
-  local made, other = of("full_attention", whole), of("sliding_attention", windowed)
+  local made, other = of("full_attention", whole, head_dim), of("sliding_attention", windowed, near_dim or head_dim)
   new:known { rope_theta = true }                                   -- of no kind
   return made, other
 end

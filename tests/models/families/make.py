@@ -60,6 +60,8 @@ NEWER = {"language_model.model.": "model.language_model.", "language_model.lm_he
 # of Pixtral, SigLIP and Llama 4; no text depends on it
 VISION = dict(hidden_size=32, intermediate_size=40, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14)
 
+GEMMA4 = ["moe_intermediate_size", "num_experts", "top_k_experts"]  # without experts
+
 # name: class, settings, changes of config.json (None: the field is removed), fields that others turn off
 CASES = {
     "qwen2": ("Qwen2", dict(GQA, **rope(1e6), rms_norm_eps=1e-3, sliding_window=None), {}, WINDOW),
@@ -182,6 +184,27 @@ CASES = {
                                     sliding_window=6, tie_word_embeddings=False),
                      without("num_key_value_heads", "head_dim", "query_pre_attn_scalar", "final_logit_softcapping",
                              "hidden_activation", "rms_norm_eps")),
+    "gemma4": ("Gemma4", dict(GQA, num_hidden_layers=4, intermediate_size=52, sliding_window=5, rms_norm_eps=1e-3,
+                              global_head_dim=40, num_global_key_value_heads=1, attention_k_eq_v=True,
+                              layer_types=["sliding_attention", "full_attention"] * 2, num_kv_shared_layers=2,
+                              use_double_wide_mlp=True, vocab_size_per_layer_input=104, hidden_size_per_layer_input=12,
+                              final_logit_softcapping=2.0), {}, GEMMA4),
+    "gemma4-shared": ("Gemma4", dict(GQA, num_hidden_layers=3, sliding_window=5, num_kv_shared_layers=1,
+                                     vocab_size_per_layer_input=101, hidden_size_per_layer_input=9,
+                                     layer_types=["full_attention", "sliding_attention", "full_attention"],
+                                     per_layer_config={i: dict(head_dim=16, num_key_value_heads=3) for i in (0, 2)},
+                                     rope_parameters={
+                                         "full_attention": {"rope_type": "proportional", "rope_theta": 3e3,
+                                                            "partial_rotary_factor": 0.5, "factor": 2.0},
+                                         "sliding_attention": {"rope_type": "default", "rope_theta": 200.0}}),
+                      {}, GEMMA4),
+    "gemma4-old": ("Gemma4", dict(GQA, num_attention_heads=4, sliding_window=6, hidden_size_per_layer_input=0,
+                                  attention_bias=True, tie_word_embeddings=False, hidden_activation="gelu",
+                                  global_head_dim=264, num_global_key_value_heads=1),
+                   {"per_layer_config": None, "global_head_dim": 264, "num_global_key_value_heads": 1,
+                    **without("rope_parameters", "layer_types", "rms_norm_eps", "attention_k_eq_v",
+                              "num_kv_shared_layers")},
+                   GEMMA4 + ["num_global_key_value_heads", "use_double_wide_mlp", "vocab_size_per_layer_input"]),
     "olmo": ("Olmo", dict(SIZES, num_key_value_heads=1, tie_word_embeddings=True, **rope(3e3)), {}),
     "olmo-bias": ("Olmo", dict(SIZES, attention_bias=True, **rope(1e4, rope_type="linear", factor=3.0)),
                   without("num_key_value_heads", "tie_word_embeddings", "hidden_act")),
