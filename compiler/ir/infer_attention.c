@@ -71,6 +71,16 @@ bool infer_cache(const Query *q, Shape *out)
     return want_range(q, "layer", 0, 1 << 20) && want_heads(q, 0) && want_heads(q, 1) && want_same(q, 0, 1);
 }
 
+/* Whether argument 1 has written the pages that attend_paged reads. */
+static bool is_cache_of(const Query *q, int64_t head_dim)
+{
+    const Value *v = arg(q, 1);
+    const bool append = v->op == OP_APPEND;
+    const int64_t kv_heads = append ? ir_int(v, "kv_heads") : v->op == OP_CACHE ? size(v->shape, 1) : 0;
+
+    return kv_heads == get(q, "kv_heads") && ir_int(v, "layer") == get(q, "layer") && size(v->shape, 2) == head_dim;
+}
+
 bool infer_attend_paged(const Query *q, Shape *out)
 {
     const Shape x = shape_of(q, 0);
@@ -82,8 +92,7 @@ bool infer_attend_paged(const Query *q, Shape *out)
     if (heads % get(q, "kv_heads"))
         return diag_error(q->d, q->loc, "attend_paged: q is %s, kv_heads %lld must divide the heads", text_of(q, 0),
                           (long long)get(q, "kv_heads"));
-    if (q->args[1] && (arg(q, 1)->op != OP_CACHE || ir_int(arg(q, 1), "layer") != get(q, "layer") ||
-                       size(shape_of(q, 1), 1) != get(q, "kv_heads") || size(shape_of(q, 1), 2) != head_dim))
+    if (q->args[1] && !is_cache_of(q, head_dim))
         return diag_error(q->d, q->loc, "attend_paged: cache is %s = %s, it must be the cache of the layer",
                           text_of(q, 1), ir_op_name(arg(q, 1)->op));
     *out = ir_shape(2, x.dim[0], ir_const(heads * head_dim), (Dim){0});

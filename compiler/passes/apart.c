@@ -48,6 +48,8 @@ const char *apart_reason(const Graph *g, Id id, Arena *a)
 
     if (!keys)
         return NULL;
+    if (cache->op == OP_APPEND)
+        return "it reads the cache that an earlier layer has written";
     if (v->op == OP_ATTEND && addition(v))
         return arena_printf(a, "it has %s, which only the kernel attend computes", addition(v));
     for (int i = 0; i < 3; i++) {

@@ -6,6 +6,8 @@
  *   y = join_heads(attend(q, cache(k, v)))
  *   q = rope(rmsnorm(split_heads(..), g), t), k as q   ->   q = append(.., t, pairs(gq), pairs(gk))
  *
+ *   z = join_heads(attend(p, cache(k, v)))        ->    z = attend_paged(p, q)    the cache that append has written with q
+ *
  *   y = join_heads(attend(q, k, v))               ->    y = attend_packed(linear(x, wqkv))
  *   c = cross_cache(k, v)                         ->    c = cross_append(linear(x, wkv))
  *   y = join_heads(attend(q, c))                  ->    y = attend_cross(linear(x, wq), c)
@@ -86,6 +88,7 @@ static Id lift_select(Rewrite *r, Id id)
 /* The chain from a linear to the attention, for one of q, k, v. */
 typedef struct Projection {
     const Value *linear, *norm, *rope; /* NULL: heads are not normed, not rotated */
+    const Value *rope_table;
     int64_t heads, head_dim;
     double scale;
 } Projection;
@@ -106,6 +109,7 @@ static bool find_projection(const Rewrite *r, Id id, Projection *p)
         }
         if (v->op == OP_ROPE && !p->rope && !p->norm && !p->heads) {
             p->rope = v;
+            p->rope_table = rewrite_old(r, v->args[1]);
         } else if (v->op == OP_RMSNORM && !p->norm && !p->heads && rewrite_old(r, v->args[1])->shape.rank == 1) {
             p->norm = v;
         } else if (v->op == OP_SPLIT_HEADS && !p->heads) {
@@ -184,9 +188,80 @@ static uint32_t paged_attrs(const Value *attend, int64_t kv_heads, double scale,
     return n;
 }
 
+/* Caches that several attentions read: by cache of the old graph the append that writes it; 0: none. */
+typedef struct Appended {
+    Id *by_cache;
+} Appended;
+
+/* The join_heads that alone reads an attention over pages; 0: other values do, or no such kernel computes it. */
+static Id joins_pages(const Rewrite *r, Id attend)
+{
+    Id join = attend + 1;
+
+    if (!is_plain(rewrite_old(r, attend), "causal") || rewrite_old(r, attend)->args[2] || r->uses[attend] != 1)
+        return 0;
+    while (join < r->old->values.n && rewrite_old(r, join)->args[0] != attend)
+        join++;
+    return join < r->old->values.n && rewrite_old(r, join)->op == OP_JOIN_HEADS ? join : 0;
+}
+
+static int64_t rotated(const Projection *p)
+{
+    return p->rope ? 2 * p->rope_table->shape.dim[1].n : 0;
+}
+
+/* Whether q is rotated in the pairs of k, which append puts side by side. */
+static bool same_pairs(const Projection *q, const Projection *k)
+{
+    return rotated(q) == rotated(k) &&
+           (!k->rope || (strcmp(ir_word(q->rope, "style"), ir_word(k->rope, "style")) == 0 &&
+                         strcmp(ir_word(q->rope, "count"), "all") == 0));
+}
+
+/* Whether the attention below `join` may write the cache of k by an append: all others that read it come behind, as attention
+ * over pages with queries whose rows can be moved as those of k. */
+static bool may_append(const Rewrite *r, Id join, const Projection *k)
+{
+    const Id attend = rewrite_old(r, join)->args[0], cache = rewrite_old(r, attend)->args[1];
+    Projection q;
+
+    for (Id id = cache + 1; id < r->old->values.n && r->uses[cache] > 1; id++)
+        if (id != attend && rewrite_old(r, id)->args[1] == cache &&
+            (joins_pages(r, id) <= join || !find_projection(r, rewrite_old(r, id)->args[0], &q) || !same_pairs(&q, k)))
+            return false;
+    return true;
+}
+
+/* Attention to the pages that an append has written: the rows of its queries are moved as those of the keys, and it takes
+ * over the scale of the keys. */
+static Id read_appended(Rewrite *r, const Value *attend, Id append)
+{
+    Attr attrs[8];
+    Projection q, k;
+    uint32_t n;
+    Id w, b, x;
+
+    if (!find_projection(r, attend->args[0], &q) ||
+        !find_projection(r, rewrite_old(r, attend->args[1])->args[0], &k))
+        return 0; /* may_append has found them */
+    w = in_pairs(r, &q, r->map[q.linear->args[1]], rotated(&q));
+    b = in_pairs(r, &q, r->map[q.linear->args[2]], rotated(&q));
+    x = rewrite_make(r, OP_LINEAR, r->map[q.linear->args[0]], w, b, NULL, 0, q.linear->loc);
+    x = rewrite_make(r, OP_SPLIT_HEADS, x, 0, 0, (Attr[]){attr_int("heads", q.heads)}, 1, q.linear->loc);
+    if (q.norm)
+        x = rewrite_make(r, OP_RMSNORM, x, in_pairs(r, &q, r->map[q.norm->args[1]], rotated(&q)), 0,
+                         (Attr[]){attr_float("eps", ir_float(q.norm, "eps"))}, 1, q.norm->loc);
+    if (q.rope)
+        x = rewrite_make(r, OP_ROPE, x, r->map[q.rope->args[1]], 0, (Attr[]){attr_word("style", "neighbour")}, 1,
+                         q.rope->loc);
+    n = paged_attrs(attend, k.heads, ir_float(attend, "scale") * q.scale * k.scale, attrs);
+    return rewrite_make(r, OP_ATTEND_PAGED, x, append, 0, attrs, n, attend->loc);
+}
+
 static Id join_attention(Rewrite *r, Id id)
 {
     const Value *join = rewrite_old(r, id), *attend, *cache;
+    const Appended *appended = r->user;
     Projection q, k, v;
     Id table = 0, gains[2] = {0}, w, b, x;
     int64_t rot = 0;
@@ -196,15 +271,17 @@ static Id join_attention(Rewrite *r, Id id)
     if (join->op != OP_JOIN_HEADS)
         return 0;
     attend = rewrite_old(r, join->args[0]);
-    if (!is_plain(attend, "causal") || attend->args[2] || r->uses[join->args[0]] != 1 || r->uses[attend->args[1]] != 1)
+    if (!is_plain(attend, "causal") || attend->args[2] || r->uses[join->args[0]] != 1)
         return 0;
     cache = rewrite_old(r, attend->args[1]);
+    if (appended->by_cache[attend->args[1]])
+        return read_appended(r, attend, appended->by_cache[attend->args[1]]);
     if (!find_projection(r, attend->args[0], &q) || !find_projection(r, cache->args[0], &k) ||
-        !find_projection(r, cache->args[1], &v) || !joinable(r, &q, &k, &v))
+        !find_projection(r, cache->args[1], &v) || !joinable(r, &q, &k, &v) || !may_append(r, id, &k))
         return 0;
     if (q.rope) {
         table = r->map[q.rope->args[1]];
-        rot = 2 * ir_value(r->now, table)->shape.dim[1].n;
+        rot = rotated(&q);
     }
     w = joined(r, &q, &k, &v, 1, rot);
     b = joined(r, &q, &k, &v, 2, rot);
@@ -222,6 +299,7 @@ static Id join_attention(Rewrite *r, Id id)
         gains[1] = in_pairs(r, &k, r->map[k.norm->args[1]], rot);
     }
     x = rewrite_add(r, OP_APPEND, (const Id[IR_MAX_ARGS]){x, table, gains[0], gains[1]}, attrs, n, cache->loc);
+    appended->by_cache[attend->args[1]] = x;
 
     n = paged_attrs(attend, k.heads, ir_float(attend, "scale") * q.scale * k.scale, attrs);
     return rewrite_make(r, OP_ATTEND_PAGED, x, 0, 0, attrs, n, attend->loc);
@@ -392,7 +470,7 @@ bool pass_simplify(Graph *g, const Precision *p, Diag *d)
     rewrite_run(g, fold_scales);
     while (rewrite_run(g, lift_select))
         ;
-    rewrite_run(g, join_attention);
+    rewrite_run_with(g, join_attention, &(Appended){arena_array(g->scratch, Id, g->values.n)});
     rewrite_run(g, keep_pages);
     rewrite_run(g, join_full);
     rewrite_run(g, join_cross);

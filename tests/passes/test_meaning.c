@@ -611,6 +611,75 @@ static Graph *random_decoder(uint64_t seed, bool others)
     return m.g;
 }
 
+/* A cache that several layers read, and what its keys and their queries have in common. */
+typedef struct Shared {
+    Id cache;
+    int64_t G, rot;
+    const char *style;
+    bool rope, norm;
+} Shared;
+
+/* Heads of x as the queries and keys of a shared cache are made. odd: perhaps rotated otherwise. */
+static Id shared_heads(Maker *m, Id x, const Shared *s, int64_t heads, bool odd)
+{
+    const int64_t E = 8, rot = odd && !(m->seed >> 40 & 3) ? 12 - s->rot : s->rot;
+    const char *other = strcmp(s->style, "half") == 0 ? "neighbour" : "half";
+    Id y = add(m, OP_SPLIT_HEADS, maybe_scale(m, linear(m, x, heads * E, coin(m))), 0, 0, INT("heads", heads), NO), table;
+
+    if (s->norm)
+        y = add(m, OP_RMSNORM, add(m, OP_SPLIT_HEADS, linear(m, x, heads * E, false), 0, 0, INT("heads", heads), NO),
+                weight(m, E, 0), 0, FLOAT("eps", 1e-5), NO);
+    if (!s->rope || (odd && !(m->seed >> 42 & 7)))
+        return y;
+    table = ir_value_add(m->g, OP_ROPE_TABLE, NULL, ir_shape(3, ir_const(16), ir_const(rot / 2), ir_const(2)), DT_FP32,
+                         (Loc){0});
+    ir_attr_int(m->g, table, "positions", 16);
+    ir_attr_int(m->g, table, "rot", rot);
+    ir_attr_float(m->g, table, "theta", 100);
+    return maybe_scale(m, add(m, OP_ROPE, y, table, 0, WORD("style", odd && !(m->seed >> 45 & 3) ? other : s->style), NO));
+}
+
+static Id shared_attention(Maker *m, Id x, Shared *s)
+{
+    const int64_t D = ir_value(m->g, x)->shape.dim[1].n, H = s->G * (coin(m) ? 1 : 3);
+    const Id q = shared_heads(m, x, s, H, s->cache && coin(m));
+    Id y;
+
+    if (!s->cache) {
+        const Id k = shared_heads(m, coin(m) || coin(m) ? x : maybe_scale(m, x), s, s->G, false);
+        const Id v = add(m, OP_SPLIT_HEADS, linear(m, x, s->G * 8, false), 0, 0, INT("heads", s->G), NO);
+
+        s->cache = add(m, OP_CACHE, k, v, 0, INT("layer", 0), NO);
+    }
+    /* sinks: what no kernel over pages computes */
+    const Id sinks = coin(m) && coin(m) && coin(m) ? weight(m, H, 0) : 0;
+
+    y = add(m, OP_ATTEND, q, s->cache, 0, INT("layer", 0), FLOAT("scale", 0.4));
+    if (coin(m))
+        ir_attr_int(m->g, y, "window", 3);
+    ir_value(m->g, y)->args[5] = sinks;
+    return linear(m, add(m, OP_JOIN_HEADS, y, 0, 0, NO, NO), D, false);
+}
+
+static Graph *random_shared(uint64_t seed, bool others)
+{
+    Maker m = {ir_graph_new("random"), seed, 0, others};
+    const Id embedding = weight(&m, 11, 16);
+    Shared s = {.style = coin(&m) ? "half" : "neighbour", .rope = coin(&m) || coin(&m), .norm = coin(&m)};
+    Id h;
+
+    s.G = coin(&m) ? 1 : 2;
+    s.rot = coin(&m) ? 8 : 4;
+    m.g->limits = (Limits){.sequences = 2, .context = 16, .tokens = 8, .kv_block = 4, .kv_pages = 8};
+    h = add(&m, OP_EMBED, add(&m, OP_IDS, 0, 0, 0, NO, NO), embedding, 0, NO, NO);
+    for (int i = 0; i < 3; i++)
+        h = add(&m, OP_ADD, h, shared_attention(&m, norm_of(&m, h), &s), 0, NO, NO);
+    h = add(&m, OP_LINEAR, add(&m, OP_SELECT_LAST, h, 0, 0, NO, NO), embedding, 0, NO, NO);
+    m.g->output = add(&m, OP_SAMPLE, h, 0, 0, NO, NO);
+    m.g->logits = h;
+    return m.g;
+}
+
 static int count(const Graph *g, Op op)
 {
     int n = 0;
@@ -620,9 +689,8 @@ static int count(const Graph *g, Op op)
     return n;
 }
 
-static void check_seed(uint64_t seed, bool others, int counts[4])
+static void check_seed(Graph *g, uint64_t seed, bool others, int counts[4])
 {
-    Graph *g = random_decoder(seed, others);
     const Precision p = {.weights = DT_FP32};
     Arena *a = arena_open();
     Diag d = {0};
@@ -655,7 +723,7 @@ static void same_results(void **state)
 
     (void)state;
     for (uint64_t seed = 0; seed < 300; seed++)
-        check_seed(seed, false, counts);
+        check_seed(random_decoder(seed, false), seed, false, counts);
     assert_true(counts[0] > 50 && counts[1] >= 300);
 }
 
@@ -666,13 +734,26 @@ static void same_parts(void **state)
 
     (void)state;
     for (uint64_t seed = 0; seed < 200; seed++)
-        check_seed(seed, true, counts);
+        check_seed(random_decoder(seed, true), seed, true, counts);
     assert_true(counts[2] > 50 && counts[3] > counts[2] + 10 && counts[1] > 5);
+}
+
+/* Layers that read the cache of the first one, which an append writes if all of their queries can be moved as its keys. */
+static void same_shared(void **state)
+{
+    int counts[4] = {0};
+
+    (void)state;
+    for (uint64_t seed = 0; seed < 600; seed++)
+        check_seed(random_shared(seed, true), seed, true, counts);
+    assert_int_equal(counts[1] + counts[3], 600); /* one of them writes the cache */
+    assert_true(counts[1] > 60 && counts[3] > 60 && counts[2] > 60);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(same_results), cmocka_unit_test(same_parts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(same_results), cmocka_unit_test(same_parts),
+                                       cmocka_unit_test(same_shared)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
