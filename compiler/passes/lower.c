@@ -14,12 +14,17 @@ static Id first_product(const Graph *g, Id v)
     return v;
 }
 
+static bool is_attention(Op op)
+{
+    return op == OP_ATTEND || op == OP_ATTEND_PAGED || op == OP_ATTEND_CROSS;
+}
+
 /* Whether v reads a cache that an earlier layer wrote and has read: has_read[i] says whether cache i was read before v. */
 static bool shares_cache(const Graph *g, Id v, bool *has_read)
 {
     const Value *value = ir_value(g, v);
-    const bool paged = value->op == OP_ATTEND_PAGED ||
-                       (value->op == OP_ATTEND && ir_value(g, value->args[1])->op == OP_CACHE);
+    const bool paged =
+        value->op == OP_ATTEND_PAGED || (value->op == OP_ATTEND && ir_value(g, value->args[1])->op == OP_CACHE);
     const int64_t cache = paged ? ir_int(value, "layer") : 0;
     const bool before = paged && cache < (int64_t)g->values.n && has_read[cache];
 
@@ -43,12 +48,13 @@ static int *find_layers(const Graph *g, Arena *keep)
         begins[v] = -1;
         const Op op = ir_value(g, v)->op;
         const bool full = op == OP_ATTEND_PACKED || (op == OP_ATTEND && ir_value(g, v)->args[2]);
-        const bool source = op == OP_CROSS_APPEND || op == OP_CROSS_CACHE;
+        const bool source = op == OP_CROSS_APPEND || op == OP_CROSS_CACHE, shares = shares_cache(g, v, has_read);
 
-        if (op != OP_APPEND && op != OP_CACHE && !source && !full && !shares_cache(g, v, has_read))
+        if (op != OP_APPEND && op != OP_CACHE && !source && !full && !shares)
             continue;
         for (Id x = ir_value(g, v)->args[0];
-             x && uses[x] == 1 && ir_value(g, x)->op != OP_EMBED && ir_value(g, x)->op != OP_EMBED_PART;
+             x && uses[x] == 1 && ir_value(g, x)->op != OP_EMBED && ir_value(g, x)->op != OP_EMBED_PART &&
+             !(shares && is_attention(ir_value(g, x)->op));
              x = ir_value(g, x)->args[0])
             first = x;
         if (op == OP_CACHE) /* the product that makes the queries stands before that of the keys */

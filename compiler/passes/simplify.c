@@ -241,8 +241,7 @@ static Id read_appended(Rewrite *r, const Value *attend, Id append)
     uint32_t n;
     Id w, b, x;
 
-    if (!find_projection(r, attend->args[0], &q) ||
-        !find_projection(r, rewrite_old(r, attend->args[1])->args[0], &k))
+    if (!find_projection(r, attend->args[0], &q) || !find_projection(r, rewrite_old(r, attend->args[1])->args[0], &k))
         return 0; /* may_append has found them */
     w = in_pairs(r, &q, r->map[q.linear->args[1]], rotated(&q));
     b = in_pairs(r, &q, r->map[q.linear->args[2]], rotated(&q));

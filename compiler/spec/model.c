@@ -105,7 +105,8 @@ static void read_facts(lua_State *L)
         sandbox_fail(L, "graph has no %s: a decoder embeds ids and attends to a cache in every layer",
                      spec->hidden ? "attend" : "embed");
     if (caches != r->layers) /* ir_sweep has removed the others */
-        sandbox_fail(L, "graph has %d caches, of which attends read %d; each must be read", (int)r->layers, (int)caches);
+        sandbox_fail(L, "graph has %d caches, of which attends read %d; each must be read", (int)r->layers,
+                     (int)caches);
     if (g->kind == FTX_MODEL_SEQ2SEQ)
         read_source_facts(L);
 }

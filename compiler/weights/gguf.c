@@ -373,10 +373,11 @@ bool checkpoint_rename(Checkpoint *c, const Spec *spec, Arena *keep, Diag *d)
         const char *name = renamed(&spec->stored, t->name, keep);
 
         if (spec->layers && !head && is_paired(&spec->paired, t->name))
-            return diag_error(d, (Loc){c->path, 0},
-                              "%s has pairs of rows of a head (nn.checkpoint, paired), and the heads of the layers differ "
-                              "in size",
-                              t->name);
+            return diag_error(
+                d, (Loc){c->path, 0},
+                "%s has pairs of rows of a head (nn.checkpoint, paired), and the heads of the layers differ "
+                "in size",
+                t->name);
         if (head && head % 2 == 0 && is_paired(&spec->paired, t->name) && t->type && t->rank && t->dim[0] % head == 0) {
             if (t->rank == 1)
                 order_vector(t, head, keep);

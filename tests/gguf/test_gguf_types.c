@@ -208,6 +208,34 @@ static void test_odd_ranks(void **state)
     free(b.at);
 }
 
+/* Rows that lie in pairs of a head are refused if heads have no one size. */
+static void test_unlike_heads(void **state)
+{
+    static const char *const stored[] = {"a", "x", NULL}, *const paired[] = {"a", NULL};
+    const char *path = temp_path("unlike.gguf");
+    GgufBytes b = {0};
+    Fixture f = {.keep = arena_open()};
+    FILE *out;
+    (void)state;
+
+    gguf_begin(&b);
+    gguf_put_tensor(&b, "a.weight", 1, (uint64_t[]){1}, 0, 0);
+    gguf_put_data(&b, 32, 64);
+    out = fopen(path, "wb");
+    assert_true(out && fwrite(b.at, 1, b.n, out) == b.n && !fclose(out));
+    name_list(&f, &f.spec.stored, stored);
+    name_list(&f, &f.spec.paired, paired);
+    f.spec.layers = 2;
+    assert_true(checkpoint_open(path, f.keep, &f.c, &f.d));
+    assert_false(checkpoint_rename(f.c, &f.spec, f.keep, &f.d));
+    assert_non_null(strstr(f.d.text,
+                           "a.weight has pairs of rows of a head (nn.checkpoint, paired), and the heads of the "
+                           "layers differ in size"));
+    checkpoint_close(f.c);
+    arena_close(f.keep);
+    free(b.at);
+}
+
 /* Two tensors that become one name are refused. */
 static void test_twice(void **state)
 {
@@ -236,7 +264,8 @@ static void test_twice(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_values), cmocka_unit_test(test_names),
-                                       cmocka_unit_test(test_odd_ranks), cmocka_unit_test(test_twice)};
+                                       cmocka_unit_test(test_odd_ranks), cmocka_unit_test(test_unlike_heads),
+                                       cmocka_unit_test(test_twice)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,7 +149,8 @@ static void op_mistakes(void **state)
                                "%17 = weight {name=\"i\"} : [5,9] none\n"
                                "%18 = sample %9 : [S] i32\n"
                                "%19 = select_last %3 : [S,8] none\n"
-                               "%20 = ";
+                               "%20 = append %15 - {head_dim=4 heads=1 kv_heads=1 layer=0} : [T,1,4] none\n"
+                               "%21 = ";
     static const struct {
         const char *op, *message;
     } rows[] = {
@@ -257,6 +258,9 @@ static void op_mistakes(void **state)
         {"distance_bias %3 {max_distance=6}", "distance_bias: w must be a weight, it is the result of embed"},
         {"attend %6 %7 - - %6 {layer=0 scale=1}", "slopes must be a weight, it is the result of split_heads"},
         {"attend %6 %7 - - - %2 {layer=0 scale=1}", "sinks is [10,8], it must be [2]"},
+        {"attend_paged %6 %20 {layer=1 kv_heads=1 scale=1}", "cache is [T,1,4] = append, it must be the cache"},
+        {"attend_paged %6 %20 {layer=0 kv_heads=2 scale=1}", "cache is [T,1,4] = append, it must be the cache"},
+        {"attend_paged %11 %20 {layer=0 kv_heads=1 scale=1}", "cache is [T,1,4] = append, it must be the cache"},
         {"attend_paged %6 %6 {layer=0 kv_heads=2 scale=1}", "cache is [T,2,4] = split_heads, it must be the cache"},
         {"rmsnorm %6 %2 {eps=0}", "rmsnorm: g is [10,8], it must be [4]"},
         {"cross_cache %5 %6 {layer=0}", "cross_cache: k must be an activation, it is a weight"},
@@ -292,7 +296,7 @@ static void op_mistakes(void **state)
         Diag d = {0};
         Graph *g;
 
-        snprintf(text, sizeof text, "%s%s : [T,8] none\noutput %%20\n", head, rows[i].op);
+        snprintf(text, sizeof text, "%s%s : [T,8] none\noutput %%21\n", head, rows[i].op);
         g = ir_parse("m.ir", text, &d);
         if (g)
             ir_verify(g, &d);

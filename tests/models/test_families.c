@@ -329,6 +329,7 @@ static void states_of_heads(void **state)
                 {"deepseek-v2", "lm_head.weight"},
                 {"deepseek-v3", "lm_head.weight"},
                 {"falcon-rw", "transformer.word_embeddings.weight"},
+                {"gemma4-shared", "model.embed_tokens.weight"},
                 {"gpt-oss", "lm_head.weight"},
                 {"llama4", "lm_head.weight"},
                 {"qwen3-moe", "lm_head.weight"}};
@@ -378,7 +379,7 @@ static void sharded(void **state)
     } some[] = {
         {"bloom-untied", 4}, {"chatglm2", 2}, {"exaone4", 2},  {"falcon-11b", 2}, {"gemma3-both", 4}, {"gpt-oss", 2},
         {"llama4", 2},       {"mixtral", 2},  {"glm4-moe", 2}, {"mpt-old", 4},    {"olmo2-bias", 2},  {"phi", 2},
-        {"qwen3-moe", 2},    {"stablelm", 2}, {"t5-old", 2},   {"flan-t5", 4},    {"falcon-40b", 2},
+        {"qwen3-moe", 2},    {"stablelm", 2}, {"t5-old", 2},   {"flan-t5", 4},    {"falcon-40b", 2},  {"gemma4", 2},
     };
 
     (void)state;
@@ -400,7 +401,7 @@ static void sharded(void **state)
 /* The specs in tests/models/written, with the weights of the twin of the same name, give what the class gives. */
 static void written(void **state)
 {
-    static const char *const names[] = {"qwen3", "bloom", "mixtral", "t5", "modernbert"};
+    static const char *const names[] = {"qwen3", "bloom", "mixtral", "t5", "modernbert", "gemma4"};
     size_t found = 0;
     (void)state;
 

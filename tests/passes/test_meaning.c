@@ -624,7 +624,8 @@ static Id shared_heads(Maker *m, Id x, const Shared *s, int64_t heads, bool odd)
 {
     const int64_t E = 8, rot = odd && !(m->seed >> 40 & 3) ? 12 - s->rot : s->rot;
     const char *other = strcmp(s->style, "half") == 0 ? "neighbour" : "half";
-    Id y = add(m, OP_SPLIT_HEADS, maybe_scale(m, linear(m, x, heads * E, coin(m))), 0, 0, INT("heads", heads), NO), table;
+    Id y = add(m, OP_SPLIT_HEADS, maybe_scale(m, linear(m, x, heads * E, coin(m))), 0, 0, INT("heads", heads), NO),
+       table;
 
     if (s->norm)
         y = add(m, OP_RMSNORM, add(m, OP_SPLIT_HEADS, linear(m, x, heads * E, false), 0, 0, INT("heads", heads), NO),
@@ -636,7 +637,8 @@ static Id shared_heads(Maker *m, Id x, const Shared *s, int64_t heads, bool odd)
     ir_attr_int(m->g, table, "positions", 16);
     ir_attr_int(m->g, table, "rot", rot);
     ir_attr_float(m->g, table, "theta", 100);
-    return maybe_scale(m, add(m, OP_ROPE, y, table, 0, WORD("style", odd && !(m->seed >> 45 & 3) ? other : s->style), NO));
+    return maybe_scale(m,
+                       add(m, OP_ROPE, y, table, 0, WORD("style", odd && !(m->seed >> 45 & 3) ? other : s->style), NO));
 }
 
 static Id shared_attention(Maker *m, Id x, Shared *s)

@@ -51,7 +51,7 @@ static void drop(Made *m)
 #define CACHE CACHE_OF("")
 #define CACHE_OF(tiles) \
     EMBED KERNEL("append", "30", "x[T,N] $k $v -> q", "q = append(x)") \
-        KERNEL("attend", "40", "q[T,H,E] $k $v -> y", "y = attend_paged(q)") \
+        KERNEL("attend", "40", "q[T,H,E] $k $v -> y", "y = attend_paged(q, _?)") \
             tiles KERNEL("last", "50", "x[T,D] $rows -> y[S,D]", "y = select_last(x)") \
                 KERNEL("sample", "60", "x[S,V]:fp32 $out -> y", "y = sample(x)")
 #define HEAD(kind, tokens, pages) HEAD_OF(kind, "4", "16", tokens, pages)
@@ -112,6 +112,51 @@ static void layers(void **state)
                 assert_int_equal(v.offset, first + second + k * first);
             }
         assert_int_equal(m.plan.head.named_bytes[FTX_NAMED_beams], 0); /* one beam is no search */
+        drop(&m);
+    }
+}
+
+#define READERS(first, second) \
+    HEAD("", "24", "2") \
+    "%4 = append %3 - {head_dim=16 heads=2 kv_heads=1 layer=0} : [T,2,16] fp32\n%5 = attend_paged %4 {kv_heads=1 " \
+    "layer=0 " \
+    "scale=1" first \
+    "} : [T,32] fp32\n%6 = scale %5 {by=2} : [T,32] fp32\n%7 = split_heads %6 {heads=2} : [T,2,16] fp32\n" \
+    "%8 = attend_paged %7 %4 {kv_heads=1 layer=0 scale=1" second \
+    "} : [T,32] fp32\n%9 = scale %8 {by=2} : [T,32] fp32\n" \
+    "%10 = select_last %9 : [S,32] fp32\n%11 = sample %10 : [S] i32\noutput %11\n"
+
+/* Layers that read the cache of the first: one cache, whose window is the longest, and each its name in labels. */
+static void shared(void **state)
+{
+    static const struct {
+        const char *graph;
+        uint32_t window;
+    } rows[] = {{READERS(" window=5", " window=7"), 7},
+                {READERS(" window=9", " window=7"), 9},
+                {READERS(" window=9", ""), 0},
+                {READERS("", " window=7"), 0}};
+
+    (void)state;
+    for (size_t i = 0; i < LEN(rows); i++) {
+        Made m;
+
+        make(&m, CACHE SCALE(""), rows[i].graph, "cpu");
+        if (!m.ok)
+            fail_msg("%s", m.d.text);
+        assert_int_equal(m.plan.caches.n, 1);
+        assert_int_equal(m.plan.caches.at[0].window, rows[i].window);
+        for (size_t l = 1; l <= 4; l++) { /* embed, append, attend, scale, attend */
+            const char *label = m.plan.strings.at[m.plan.launches.at[l].label];
+
+            if (l == 3) /* only the second layer reads it */
+                continue;
+            if (!strstr(label, l < 4 ? "layer 0: " : "layer 1: "))
+                fail_msg("launch %zu is \"%s\"", l, label);
+            assert_int_equal(operand(&m, l, 1).space, FTX_SPACE_PAGES);
+            assert_int_equal(operand(&m, l, 1).offset, 0);
+            assert_int_equal(operand(&m, l, 2).offset, 1024 * 16 * 4);
+        }
         drop(&m);
     }
 }
@@ -255,9 +300,10 @@ static void many(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(layers),      cmocka_unit_test(tiled_pages),
-                                       cmocka_unit_test(tiled_heads), cmocka_unit_test(refused),
-                                       cmocka_unit_test(large),       cmocka_unit_test(many)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(layers),      cmocka_unit_test(shared),
+                                       cmocka_unit_test(tiled_pages), cmocka_unit_test(tiled_heads),
+                                       cmocka_unit_test(refused),     cmocka_unit_test(large),
+                                       cmocka_unit_test(many)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
--- two_caches.lua:7: graph has 2 caches and 1 attends; each layer has one of each
+-- two_caches.lua:7: graph has 2 caches, of which attends read 1; each must be read
 local ftx, nn = require "ftx", require "nn"
 local x = nn.embed(nn.ids(), nn.weight("e", { 64, 32 }))
 local h = nn.split_heads(x, 2)
