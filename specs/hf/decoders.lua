@@ -132,13 +132,16 @@ local function gemma4_layers(config, c, positions)
   local first = c.layers - config:count("num_kv_shared_layers", 0, c.layers - 1, 0)
   local wide = config:flag("use_double_wide_mlp", false)
   local last, whole_dim, near_dim = {}, c.head_dim, c.head_dim
-  c.own = {}
+  c.own, c.unused = {}, { table.unpack(c.unused) }
   for i = 0, c.layers - 1 do
     local whole = c.windows[i + 1] == 0
     local own = gemma4_layer(config, c, i, whole, keys_give_values)
     if whole then whole_dim = own.head_dim else near_dim = own.head_dim end
     own.values_of_keys = whole and keys_give_values
     if i >= first then
+      for _, part in ipairs { "k_proj", "v_proj", "k_norm" } do     -- of some files, and not read
+        table.insert(c.unused, "model.layers." .. i .. ".self_attn." .. part .. ".weight")
+      end
       own.shared = last[whole] or config:refuse("num_kv_shared_layers", "so that a layer of each kind comes before them")
       own.ffn = c.ffn * (wide and 2 or 1)
       local from = c.own[own.shared + 1]

@@ -3,7 +3,8 @@ local nn = require "nn"
 
 -- model_type of the text model, where text_config has none.
 local classes = {
-  Gemma3ForConditionalGeneration = "gemma3_text", Llama4ForConditionalGeneration = "llama4_text",
+  Gemma3ForConditionalGeneration = "gemma3_text", Gemma4ForConditionalGeneration = "gemma4_text",
+  Llama4ForConditionalGeneration = "llama4_text",
   Mistral3ForConditionalGeneration = "mistral",
 }
 
@@ -12,6 +13,8 @@ local shared = { "dtype", "torch_dtype", "quantization_config", "bos_token_id", 
 
 -- Fields that no text depends on.
 local images = {
+  audio_config = true, audio_token_id = true, boa_token_id = true, boi_token_id = true, eoa_token_id = true,
+  eoa_token_index = true, eoi_token_id = true, video_token_id = true, vision_soft_tokens_per_image = true,
   boi_token_index = true, eoi_token_index = true, image_token_id = true, image_token_index = true,
   mm_tokens_per_image = true, multimodal_projector_bias = true, projector_hidden_act = true, spatial_merge_size = true,
   vision_config = true, vision_feature_layer = true, vision_feature_select_strategy = true,
@@ -37,7 +40,7 @@ return function(config, name, types, harmless)
   nn.checkpoint {
     prefixes = { "language_model.", "model.language_model." },       -- transformers 4, 5
     heads = { "vision_tower.", "vision_model.", "multi_modal_projector.", "model.vision_tower.", "model.vision_model.",
-              "model.multi_modal_projector." },
+              "model.multi_modal_projector.", "model.audio_tower.", "model.embed_vision.", "model.embed_audio." },
   }
   return text, types[kind]
 end

@@ -197,7 +197,18 @@ CASES = {
                                          "full_attention": {"rope_type": "proportional", "rope_theta": 3e3,
                                                             "partial_rotary_factor": 0.5, "factor": 2.0},
                                          "sliding_attention": {"rope_type": "default", "rope_theta": 200.0}}),
-                      {}, GEMMA4),
+                      {}, GEMMA4, PROMPTS, {},
+                      {f"model.layers.2.self_attn.{n}.weight": shape for n, shape in
+                       dict(k_proj=[48, 56], v_proj=[48, 56], k_norm=[16]).items()}),
+    "gemma4-images": ("Gemma4ForConditionalGeneration",
+                      dict(text_config=dict(GQA, num_hidden_layers=3, sliding_window=5, num_kv_shared_layers=1, rms_norm_eps=1e-3,
+                                            vocab_size_per_layer_input=101, hidden_size_per_layer_input=9, global_head_dim=40,
+                                            layer_types=["full_attention", "sliding_attention", "full_attention"]),
+                           vision_config=dict(VISION, num_key_value_heads=2, head_dim=16), audio_config=None,
+                           dtype="float32", eos_token_id=2),
+                      without("text_config.tie_word_embeddings"),
+                      GEMMA4 + ["audio_config", "audio_token_id", "boa_token_id", "boi_token_id", "eoa_token_index",
+                                "eoi_token_id", "image_token_id", "video_token_id"]),
     "gemma4-old": ("Gemma4", dict(GQA, num_attention_heads=4, sliding_window=6, hidden_size_per_layer_input=0,
                                   attention_bias=True, tie_word_embeddings=False, hidden_activation="gelu",
                                   global_head_dim=264, num_global_key_value_heads=1),
@@ -422,7 +433,8 @@ def renamed(name, names):
     return next((new + name[len(old):] for old, new in names.items() if name.startswith(old)), name)
 
 
-def case(kind, settings, changes, idle=(), prompts=PROMPTS, names={}):
+def case(kind, settings, changes, idle=(), prompts=PROMPTS, names={}, more={}):
+    """more: tensors that files of the class may have, and that it ignores"""
     reads_images = kind.endswith("ForConditionalGeneration")
     room = pathlib.Path(tempfile.mkdtemp())
     torch.manual_seed(0)
@@ -434,6 +446,7 @@ def case(kind, settings, changes, idle=(), prompts=PROMPTS, names={}):
     path = room / "model.safetensors"
     with safe_open(path, "pt") as f:
         tensors = {renamed(n, names): tensor(renamed(n, names), f.get_tensor(n)) for n in f.keys()}
+    tensors.update({n: tensor(n, torch.empty(shape)) for n, shape in more.items()})
     save_file(tensors, path, {"format": "pt"})
     config = json.loads((room / "config.json").read_text())
     for key, value in changes.items():
