@@ -253,7 +253,7 @@ static Id read_appended(Rewrite *r, const Value *attend, Id append)
     if (q.rope)
         x = rewrite_make(r, OP_ROPE, x, r->map[q.rope->args[1]], 0, (Attr[]){attr_word("style", "neighbour")}, 1,
                          q.rope->loc);
-    n = paged_attrs(attend, k.heads, ir_float(attend, "scale") * q.scale * k.scale, attrs);
+    n = paged_attrs(attend, k.heads, ir_float(attend, "scale") * k.scale * q.scale, attrs);
     return rewrite_make(r, OP_ATTEND_PAGED, x, append, 0, attrs, n, attend->loc);
 }
 

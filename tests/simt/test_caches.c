@@ -109,12 +109,9 @@ static void check_shared(const char *kv, double tolerance)
     static const int lengths[PROMPTS] = {3, 21, 13};
     static Result host[PROMPTS], cpu[PROMPTS];
     char folder[600], weights[700], type[60], name[60], options[900];
-    Override overrides[] = {{weights},
-                            {type},
-                            {"precision.weights=fp32"},
-                            {"limits.tokens=8"},
-                            {"limits.sequences=4"},
-                            {"kv.block_size=8"}};
+    Override overrides[] = {
+        {weights},          {type}, {"precision.weights=fp32"}, {"limits.tokens=8"}, {"limits.sequences=4"},
+        {"kv.block_size=8"}};
     FtxModel *model;
     Build *build;
 
