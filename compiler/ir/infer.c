@@ -31,8 +31,11 @@ static bool want_freqs(const Query *q, int64_t n)
 /* Codes of type `name` in rows of a shape: as packed.h has them. */
 static bool want_codes(const Query *q, const Shape *s, const char *name)
 {
-    if (!want_word(q, name, "int8 int4") || !want_range(q, "scales", 0, PACKED_SCALES_COUNT - 1))
+    if (!want_word(q, name, "int8 int4 fp8") || !want_range(q, "scales", 0, PACKED_SCALES_COUNT - 1))
         return false;
+    if (!packed_has(dtype_parse(ir_word(q->attrs, name)), (PackedScales)get(q, "scales")))
+        return diag_error(q->d, q->loc, "%s: fp8 has scales=0 or scales=2: neither zeros nor minima",
+                          ir_op_name(q->op));
     if (s->rank == 2 && packed_group((uint64_t)get(q, "group"), (uint64_t)s->dim[1].n))
         return true;
     return diag_error(q->d, q->loc,

@@ -13,7 +13,7 @@
 
 /* Which weights of linears are stored as codes, and how. */
 typedef struct Quantising {
-    DType type;          /* INT8, INT4; NONE: no weight is quantised */
+    DType type;          /* INT8, INT4, FP8; NONE: no weight is quantised */
     DType head;          /* of the linear whose result is logits or pooled; FP32 to BF16: it is not quantised */
     int64_t group;       /* 32, 64, 128; 0: the largest of them that divides the elements of a row */
     bool zeros;          /* of INT4 weights: each group has a zero, too */

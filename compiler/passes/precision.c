@@ -5,7 +5,7 @@
  *   activations     the compute type    kernels sum in fp32 whatever the type
  *   logits, pooled  fp32                and the values between the last product and them; a router's logits, too
  *   hidden          fp32                the hidden states that an encoder returns
- *   quantised       int8, int4          of weights that are stored as codes (quantise.c)
+ *   quantised       int8, int4, fp8     of weights that are stored as codes (quantise.c)
  *
  * The compute type depends on the target (auto: fp32 on the CPU, precision.weights on CUDA). The graph itself has the
  * types of the CPU; each target gives its own to a copy. */

@@ -1,5 +1,5 @@
-/* quantise.c - which weights are stored as codes: those that the checkpoint has as codes, and with precision.weights = "int8"
- * or "int4" the others.
+/* quantise.c - which weights are stored as codes: those that the checkpoint has as codes, and with precision.weights = "int8",
+ * "int4" or "fp8" the others.
  *
  *     before                               after
  *     %4 = weight {name="up"}              %4 = weight {name="up"}
@@ -11,7 +11,7 @@
  * is the head, which has a type of its own.
  *
  * What is joined of several tensors of codes has the least form that holds all of them exactly: the more bits, the smaller
- * group, scales in fp32 if one has them, zeros or minima if one has them. */
+ * group, scales in fp32 if one has them, zeros or minima if one has them. No form holds fp8 beside integers. */
 #include <string.h>
 
 #include "../../runtime/base/packed.h"
@@ -91,7 +91,7 @@ static Chosen join(Chosen a, Chosen b)
 {
     const bool fp32 = a.scales >= PACKED_FP32 || b.scales >= PACKED_FP32, zeros = has_zeros(&a) || has_zeros(&b);
 
-    if (!a.stored || !b.stored)
+    if (!a.stored || !b.stored || (a.type == DT_FP8) != (b.type == DT_FP8))
         return (Chosen){0};
     return (Chosen){.type = a.type == b.type ? a.type : DT_INT8,
                     .group = a.group < b.group ? a.group : b.group,

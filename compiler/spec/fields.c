@@ -14,7 +14,7 @@ typedef enum Kind {
     COUNT,  /* a whole number in low..high */
     NUMBER, /* a finite number in low..high */
     TEXT,
-    TYPE,  /* fp32 fp16 bf16; `low` 1: or auto; `high` 1: or int8 int4, 2: or int8 fp8 */
+    TYPE,  /* fp32 fp16 bf16; `low` 1: or auto; `high` 1: or int8 int4 fp8, 2: or int8 fp8 */
     IDS,   /* a token id or a list of them */
     WORDS, /* a list of words, each a token id or a list of them */
     TEXTS, /* a list of texts */
@@ -158,7 +158,7 @@ static const char *range_text(Arena *a, const Field *f)
     case TYPE:
         return f->high == 2   ? "one of auto, fp32, fp16, bf16, int8, fp8"
                : f->low != 0  ? "one of auto, fp32, fp16, bf16"
-               : f->high != 0 ? "one of fp32, fp16, bf16, int8, int4"
+               : f->high != 0 ? "one of fp32, fp16, bf16, int8, int4, fp8"
                               : "one of fp32, fp16, bf16";
     case IDS: return "a token id or a list of up to 8";
     case WORDS: return "a list of words, each a token id or a list of ids";
@@ -230,7 +230,7 @@ DType field_type(lua_State *L, int t, const char *path)
         type = DT_NONE;
     else if ((type = dtype_parse(s)),
              type != DT_FP32 && type != DT_FP16 && type != DT_BF16 &&
-                 (f->high == 0 || (type != DT_INT8 && type != (f->high == 1 ? DT_INT4 : DT_FP8))))
+                 (f->high == 0 || (type != DT_INT8 && type != DT_FP8 && (f->high != 1 || type != DT_INT4))))
         field_refuse(L, path, range_text(sandbox_of(L)->keep, f), -1);
     lua_pop(L, 1);
     return type;

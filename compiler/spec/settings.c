@@ -196,7 +196,7 @@ static void refuse_unquantised(lua_State *L, int t)
     for (size_t i = 0; i < LEN(names); i++) {
         field_push(L, t, names[i]);
         if (!lua_isnil(L, -1))
-            field_refuse(L, names[i], "left out unless precision.weights is int8 or int4", -1);
+            field_refuse(L, names[i], "left out unless precision.weights is int8, int4 or fp8", -1);
         lua_pop(L, 1);
     }
 }
@@ -225,7 +225,7 @@ static void read_precision(lua_State *L, int t)
     if (!packed_type(p->weights)) {
         refuse_unquantised(L, t);
         if (head && head != p->weights)
-            field_refuse(L, "precision.head", "left out unless precision.weights is int8 or int4",
+            field_refuse(L, "precision.head", "left out unless precision.weights is int8, int4 or fp8",
                          (field_push(L, t, "precision.head"), -1));
         return;
     }
@@ -233,7 +233,7 @@ static void read_precision(lua_State *L, int t)
     p->weights = p->compute == DT_FP16 ? DT_FP16 : DT_BF16;
     if (!packed_type(q->head) && q->head != p->weights)
         field_refuse(L, "precision.head",
-                     lua_pushfstring(L, "one of int8, int4, %s: matrices that are not quantised have the type %s",
+                     lua_pushfstring(L, "one of int8, int4, fp8, %s: matrices that are not quantised have the type %s",
                                      dtype_name(p->weights), dtype_name(p->weights)),
                      (field_push(L, t, "precision.head"), -1));
     q->group = field_count(L, t, "precision.group");
@@ -241,7 +241,9 @@ static void read_precision(lua_State *L, int t)
         field_refuse(L, "precision.group", "one of 32, 64, 128", (field_push(L, t, "precision.group"), -1));
     q->zeros = field_flag(L, t, "precision.zeros");
     if (q->zeros && q->type != DT_INT4)
-        field_refuse(L, "precision.zeros", "false: weights of int8 have no zeros", (lua_pushboolean(L, 1), -1));
+        field_refuse(L, "precision.zeros",
+                     q->type == DT_FP8 ? "false: weights of fp8 have no zeros" : "false: weights of int8 have no zeros",
+                     (lua_pushboolean(L, 1), -1));
     read_except(L, t, q);
 }
 

@@ -69,8 +69,9 @@ void coded_row_values(const CodedForm *f, int64_t columns, const CodedRow *row, 
     for (int64_t k = 0; k < columns; k++) {
         const float scale = row->scales[k / f->group], offset = row->offsets[k / f->group];
 
-        to[k] = f->scales == PACKED_FP32_MINIMA ? scale * (float)row->codes[k] - offset
-                                                : scale * ((float)row->codes[k] - offset);
+        to[k] = f->type == DT_FP8                 ? scale * e4m3_to_float(row->codes[k])
+                : f->scales == PACKED_FP32_MINIMA ? scale * (float)row->codes[k] - offset
+                                                  : scale * ((float)row->codes[k] - offset);
     }
 }
 

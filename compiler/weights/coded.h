@@ -3,6 +3,7 @@
  *
  *   w[n,k] = scale[n, k / group] * (code[n,k] - zero[n, k / group])
  *   w[n,k] = scale[n, k / group] * code[n,k] - minimum[n, k / group]        with minima
+ *   w[n,k] = scale[n, k / group] * number of code[n,k]                      fp8
  *
  * A reader (one file a format) makes one Tensor of all that belongs to a matrix: its name is the weight's ("x.weight"), its
  * shape is that of the values ([N,K], an output a row), and `coded` says how one row of it is read. The rest of the room
@@ -10,8 +11,8 @@
  * Matrices of several forms in one weight have the least form that holds all of them (passes/quantise.c).
  *
  * A reader promises, and checks when the checkpoint is opened: the group divides a row, codes are below 16 (int4) or 256
- * (int8), scales of PACKED_FP16 and PACKED_FP16_ZEROS are fp16 numbers, zeros are whole numbers of 0 to 255. Scales and
- * minima that are not finite are found while rows are packed. A format whose groups are longer than 128 repeats scales. */
+ * (int8, fp8), scales of PACKED_FP16 and PACKED_FP16_ZEROS are fp16 numbers, zeros are whole numbers of 0 to 255. Scales and
+ * minima that are not finite, and codes of fp8 that are NaN, are found while rows are packed. A format whose groups are longer than 128 repeats scales. */
 #ifndef FTXC_CODED_H
 #define FTXC_CODED_H
 
@@ -24,7 +25,7 @@
 struct Tensor;
 
 typedef struct CodedForm {
-    DType type;          /* DT_INT4, DT_INT8; DT_NONE: no form of codes holds the values, they are read as fp32 only */
+    DType type; /* DT_INT4, DT_INT8, DT_FP8; DT_NONE: no form of codes holds the values, they are read as fp32 only */
     PackedScales scales; /* what a group has */
     int64_t group;       /* elements of a row that share a scale: 16, 32, 64 or 128 */
 } CodedForm;
@@ -33,7 +34,7 @@ typedef struct CodedRow {
     float *scales; /* [K / group] */
     float
         *offsets; /* [K / group] of PACKED_FP16_ZEROS zeros, of PACKED_FP32_MINIMA minima; else the reader leaves it */
-    uint8_t *codes; /* [K], unsigned: the symmetric zero is 8 (int4) or 128 (int8) */
+    uint8_t *codes; /* [K], unsigned: the symmetric zero is 8 (int4) or 128 (int8); e4m3 (fp8) */
 } CodedRow;
 
 typedef struct Coded {
@@ -52,7 +53,7 @@ typedef struct Coded {
 size_t coded_row_bytes(const CodedForm *f, int64_t columns);
 CodedRow coded_row(const CodedForm *f, int64_t columns, void *rows, int64_t row);
 
-/* A row of a tensor in a form that holds its own: a type of as many bits or more, a group that divides its group, fp32 where
+/* A row of a tensor in a form that holds its own: a type of as many bits or more (fp8: fp8), a group that divides its group, fp32 where
  * it has fp32, zeros or minima where it has them. Offsets are always written: a symmetric zero is one. */
 void coded_read(const struct Tensor *t, int64_t row, const CodedForm *as, const CodedRow *to);
 

@@ -1,4 +1,5 @@
-/* float8.c - matrices of floating-point numbers of 8 and 4 bits, which are read as numbers and stored in precision.weights.
+/* float8.c - matrices of floating-point numbers of 8 and 4 bits: those of fp8 keep their codes, those of MXFP4 are read as numbers
+ * and stored in precision.weights.
  *
  *   fp8     weight F8_E4M3 [N,K]; w = weight * scale. weight_scale is one number, one a row [N] or [N,1], or one for each
  *           block; weight_scale_inv, one number or [ceil N / 128, ceil K / 128], is multiplied with, too, despite its name
@@ -15,24 +16,49 @@ typedef struct Float8 {
     float values[256];
 } Float8;
 
-static float e4m3(unsigned code)
+/* The scale of element [row,k] of rows of K. */
+static float scale_at(const Float8 *f, int64_t K, int64_t row, int64_t k)
 {
-    const int exponent = code >> 3 & 15, mantissa = code & 7;
-    const float magnitude = exponent == 15 && mantissa == 7 ? NAN
-                            : exponent                      ? ldexpf((float)(8 + mantissa), exponent - 10)
-                                                            : ldexpf((float)mantissa, -9);
+    const int64_t blocks = (K + f->block_columns - 1) / f->block_columns;
 
-    return code & 128 ? -magnitude : magnitude;
+    return tensor_element(f->scales, (uint64_t)(row / f->block_rows * blocks + k / f->block_columns));
 }
 
 static void read_float8(const Tensor *t, int64_t row, float *to)
 {
     const Float8 *f = t->coded->parts;
-    const int64_t K = t->dim[1], blocks = (K + f->block_columns - 1) / f->block_columns;
+    const int64_t K = t->dim[1];
 
     for (int64_t k = 0; k < K; k++)
-        to[k] = f->values[f->weight->at[row * K + k]] *
-                tensor_element(f->scales, (uint64_t)(row / f->block_rows * blocks + k / f->block_columns));
+        to[k] = f->values[f->weight->at[row * K + k]] * scale_at(f, K, row, k);
+}
+
+static void read_codes(const Tensor *t, int64_t row, const CodedRow *to)
+{
+    const Float8 *f = t->coded->parts;
+    const int64_t K = t->dim[1], group = t->coded->form.group;
+
+    for (int64_t g = 0; g < K / group; g++)
+        to->scales[g] = scale_at(f, K, row, g * group);
+    memcpy(to->codes, f->weight->at + row * K, (size_t)K);
+}
+
+/* The form that holds codes and scales as they are: the largest group that divides a row and does not cross the edge of a block. */
+static CodedForm form_of(const Float8 *f, int64_t columns)
+{
+    CodedForm form = {.type = DT_FP8, .scales = PACKED_FP16, .group = 128};
+
+    while (form.group >= 16 && (columns % form.group || (f->block_columns < columns && f->block_columns % form.group)))
+        form.group /= 2;
+    if (form.group < 16)
+        return (CodedForm){DT_NONE, PACKED_FP16, 0};
+    for (uint64_t i = 0; i < f->scales->elements; i++) {
+        const float scale = tensor_element(f->scales, i);
+
+        if (fp16_to_float(fp16_from_float(scale)) != scale)
+            form.scales = PACKED_FP32;
+    }
+    return form;
 }
 
 bool float8_add(Stored *s, const char *module, const Tensor *weight, const Tensor *scales, int64_t block_rows,
@@ -53,9 +79,9 @@ bool float8_add(Stored *s, const char *module, const Tensor *weight, const Tenso
                             (long long)columns, (long long)block_rows, (long long)block_columns);
     *f = (Float8){weight, scales, block_rows, block_columns, {0}};
     for (unsigned i = 0; i < 256; i++)
-        f->values[i] = e4m3(i);
+        f->values[i] = e4m3_to_float((uint8_t)i);
     stored_add(s, weight, arena_printf(s->keep, "%s.weight", module), 0, weight->dim[0], weight->dim[1],
-               &(Coded){.form = {DT_NONE, PACKED_FP16, 0}, .values = read_float8, .parts = f});
+               &(Coded){.form = form_of(f, weight->dim[1]), .codes = read_codes, .values = read_float8, .parts = f});
     return true;
 }
 

@@ -4,6 +4,7 @@
  *   int4         codes 8 - 8 .. 8 + 7; of 40 scales, from 0.6 to 1.05 times the largest magnitude / 7 and of both signs, the
  *                one whose squared error is least
  *   int4, zeros  scale = (largest - smallest) / 15, zero = the nearest integer to -smallest / scale
+ *   fp8          scale = largest magnitude / 448, code = the number of e4m3 nearest to w / scale
  *
  * Scales are rounded to fp16 first, codes are chosen for the rounded scale. What a group leaves is a function of its
  * elements alone. */
@@ -94,13 +95,15 @@ static float quantise_group(const float *x, int64_t n, DType type, bool zeros, u
     if (zeros) {
         *scale = round_scale((most - least) / 15.0f, &inverse);
         zero = nearest((Vec){-least}, inverse, 0.0f, 15.0f)[0];
-    } else if (type == DT_INT8) {
-        *scale = (most > -least ? most : -least) / 127.0f;
+    } else if (type != DT_INT4) {
+        *scale = (most > -least ? most : -least) / (type == DT_INT8 ? 127.0f : 448.0f);
     } else {
         *scale = search_scale(x, n, most > -least ? most : -least);
     }
     *scale = round_scale(*scale, &inverse);
-    for (int64_t i = 0; i < n; i += LANES) {
+    for (int64_t i = 0; type == DT_FP8 && i < n; i++)
+        codes[i] = e4m3_from_float(x[i] * inverse);
+    for (int64_t i = 0; type != DT_FP8 && i < n; i += LANES) {
         const Vec q = nearest(load(x + i), inverse, zeros ? -zero : low, zeros ? 15.0f - zero : high) + zero;
 
         for (int l = 0; l < LANES; l++)
@@ -118,16 +121,17 @@ void quantise_row(const float *x, int64_t columns, const CodedForm *f, const Cod
 
 /* --- tiles ------------------------------------------------------------------------------------------- */
 
-/* The form r16x4 of forms.def: vectors of 4 (int4: 2 x 4) codes of each row. */
+/* The form r16x4 of forms.def: vectors of 4 (int4: 2 x 4) codes of each row; of fp8 halves of 2. */
 static void order_r16x4(DType type, const CodedRow *rows, int64_t n, int64_t columns, uint8_t *tile)
 {
     const bool half = type == DT_INT4;
-    const int64_t step = half ? 8 : 4;
+    const int64_t step = half ? 8 : 4, together = type == DT_FP8 ? 2 : 4;
 
     for (int64_t r = 0; r < n; r++)
         for (int64_t k = 0; k < columns; k++) {
             const uint8_t code = rows[r].codes[k];
-            uint8_t *at = tile + k / step * (4 * PACKED_ROWS) + 4 * r + k % 4;
+            uint8_t *at = tile + k / step * (4 * PACKED_ROWS) + k % 4 / together * (2 * PACKED_ROWS) + together * r +
+                          k % together;
 
             *at = half && k % 8 >= 4 ? (uint8_t)(*at | code << 4) : code;
         }

@@ -67,6 +67,9 @@ static void read_codes(const Source *s, const Tensor *t, int64_t row, void *out,
         if (!isfinite(to.scales[g]) || !isfinite(to.offsets[g]))
             rows_note(fault, t, (uint64_t)(row * columns + g * s->form->group),
                       isfinite(to.scales[g]) ? to.offsets[g] : to.scales[g]);
+    for (int64_t k = 0; s->form->type == DT_FP8 && k < columns; k++)
+        if ((to.codes[k] & 0x7f) == 0x7f)
+            rows_note(fault, t, (uint64_t)(row * columns + k), NAN);
 }
 
 /* Elements [from, from + n) of a tensor, as they are stored or as fp32. */

@@ -82,7 +82,8 @@ bool compressed_read(Stored *s);
 bool fp8_read(Stored *s);
 bool mxfp4_read(Stored *s);
 
-/* float8.c. Adds module + ".weight": a matrix of e4m3 with its scales. */
+/* float8.c. Adds module + ".weight": a matrix of e4m3 with a scale for each block, which is kept as codes where a group of
+ * elements divides both its rows and the columns of a block. */
 bool float8_add(Stored *s, const char *module, const Tensor *weight, const Tensor *scales, int64_t block_rows,
                 int64_t block_columns);
 

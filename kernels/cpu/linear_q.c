@@ -4,7 +4,7 @@
  *       SCALES says what else a group has
  *   x   codes of 8 bits [M,K] with scales xs [M, K / XGROUP] and sums xt [M, K / 32] (quantise.c); without xs fp32 [M,K]
  *
- * With codes all products of a group are summed as integers, exactly, and groups are added in order:
+ * Of fp8 rows of x are always fp32: a code becomes the number that it stands for, exactly. With codes of x all products of a group are summed as integers, exactly, and groups are added in order:
  *
  *   y[m,n] = sum over groups g of (scale[n,g] xs[m,g]) (sum of code[n,k] x[m,k] - zero[n,g] sum of x[m,k])
  *
@@ -12,7 +12,7 @@
  * fp32. With fp32 rows the sums of (code - zero) x, or of (scale code - minimum) x, are fp32. Either way a row's bits do not
  * depend on M, tiles or threads.
  *
- * Rows stay fp32 with precision.compute = "fp32", and where no kernel writes codes of them: behind a view.
+ * Rows stay fp32 with fp8, with precision.compute = "fp32", and where no kernel writes codes of them: behind a view.
  *
  * A vector of weights has 4 elements of LANES rows, which meet 4 broadcast elements of a row of x: TILE_ROWS rows of x times
  * QUANT_TILES tiles are in registers, and a single row of x takes twice as many tiles, since each sum is a chain. With i8mm
@@ -29,9 +29,9 @@
 //@ match   y = act(linear(x, w:r16x4, b?))            | KIND=act.kind GLU=0
 //@ match   y = glu(linear(x, w:r16x4, b?))            | KIND=glu.kind GLU=1
 //@ consts  N: N  K: K  W: type(w)  GROUP: group(w)  SCALES: scales(w)  XGROUP: param(xs)  ROWS_S: rows(x)
-//@ fits    XGROUP == 0 || (!EXACT && XGROUP % GROUP == 0)
+//@ fits    XGROUP == 0 || (!EXACT && XGROUP % GROUP == 0 && W != fp8)
 //@ prefer  other if !EXACT && XGROUP == 0
-//@ moves   N * K * (W == int8 ? 8 : 4) / 8
+//@ moves   N * K * (W == int4 ? 4 : 8) / 8
 //@ flops   2 * T * N * K
 //@ matmul  yes
 #ifndef LEVEL
@@ -59,6 +59,7 @@ typedef struct QuantArgs {
     int64_t tile, scales, zeros; /* bytes of a tile; where its scales and its zeros or minima begin */
     int bits;
     bool fp32, have_zeros, have_minima; /* fp32: the scales are */
+    bool numbers;                       /* codes are those of fp8 */
 } QuantArgs;
 #endif
 
@@ -375,7 +376,61 @@ ALWAYS_INLINE void AT(quant_floats)(int rows, int tiles, int bits, const QuantAr
         }
 }
 
-/* Functions for 1 to TILE_ROWS rows of x, by what x is (codes, floats) and the bits of a code of w. */
+/* LANES rows by 2 k of codes of e4m3 as numbers, times 2^-8: with exponent and mantissa one bit down they are fp16. */
+ALWAYS_INLINE void AT(quant_pair)(const uint8_t *p, Vf *even, Vf *odd)
+{
+    Vh h;
+
+    memcpy(&h, p, sizeof h);
+    *odd = vhalf((h & 0x8000) | (h >> 1 & 0x3f80));
+    h <<= 8;
+    *even = vhalf((h & 0x8000) | (h >> 1 & 0x3f80));
+}
+
+/* The same for rows of fp32 and codes of fp8. */
+ALWAYS_INLINE void AT(quant_numbers)(int rows, int tiles, int bits, const QuantArgs *q, int64_t m0,
+                                     const uint8_t *const *w, int64_t g0, int64_t g1, float *totals, int64_t stride)
+{
+    enum { PARTS = AT(QUANT_PARTS) };
+    const float *x = (const float *)(const void *)q->x + m0 * q->K;
+
+    (void)bits;
+    for (int64_t g = g0; g < g1; g++) {
+        Vf sum[TILE_ROWS][QUANT_MAX_TILES * PARTS];
+
+#pragma GCC unroll 8
+        for (int m = 0; m < rows; m++)
+#pragma GCC unroll 16
+            for (int t = 0; t < tiles * PARTS; t++)
+                sum[m][t] = vset(0.0f);
+        for (int64_t k = g * q->group; k < (g + 1) * q->group; k += 2) {
+            Vf even[QUANT_MAX_TILES * PARTS], odd[QUANT_MAX_TILES * PARTS];
+
+#pragma GCC unroll 16
+            for (int t = 0; t < tiles * PARTS; t++)
+                AT(quant_pair)(w[t / PARTS] + k * QUANT_ROWS + t % PARTS * LANES * 2, &even[t], &odd[t]);
+#pragma GCC unroll 8
+            for (int m = 0; m < rows; m++)
+#pragma GCC unroll 16
+                for (int t = 0; t < tiles * PARTS; t++) {
+                    sum[m][t] = AT(quant_fma)(even[t], vset(x[m * q->K + k]), sum[m][t]);
+                    sum[m][t] = AT(quant_fma)(odd[t], vset(x[m * q->K + k + 1]), sum[m][t]);
+                }
+        }
+#pragma GCC unroll 16
+        for (int t = 0; t < tiles * PARTS; t++) {
+            const Vf scale = AT(quant_scales)(q, w[t / PARTS], g, t % PARTS) * 256.0f;
+#pragma GCC unroll 8
+            for (int m = 0; m < rows; m++) {
+                float *to = totals + m * stride + t * LANES;
+
+                vstore(to, AT(quant_fma)(sum[m][t], scale, g ? vload(to) : vset(0.0f)));
+            }
+        }
+    }
+}
+
+/* Functions for 1 to TILE_ROWS rows of x, by what x and w are (codes, floats; floats and fp8) and the bits of a code of w. */
 #define QUANT_TILES(rows) ((rows) == 1 ? 2 * TILE_TILES : TILE_TILES)
 #if LANES == 16
 #define TILE_TILES 2
@@ -401,12 +456,14 @@ QUANT_EACH(QUANT_RUN, integers, 8)
 QUANT_EACH(QUANT_RUN, integers, 4)
 QUANT_EACH(QUANT_RUN, floats, 8)
 QUANT_EACH(QUANT_RUN, floats, 4)
+QUANT_EACH(QUANT_RUN, numbers, 8)
 
 #define QUANT_NAME(x, rows, bits) AT(quant_##x##_##bits##_##rows),
-static void (*const AT(quant_runs)[2][2][TILE_ROWS])(const QuantArgs *q, int64_t m0, const uint8_t *const *w,
-                                                     int64_t g0, int64_t g1, float *totals, int64_t stride) = {
-    {{QUANT_EACH(QUANT_NAME, integers, 8)}, {QUANT_EACH(QUANT_NAME, integers, 4)}},
-    {{QUANT_EACH(QUANT_NAME, floats, 8)}, {QUANT_EACH(QUANT_NAME, floats, 4)}}};
+static void (*const AT(quant_runs)[5][TILE_ROWS])(const QuantArgs *q, int64_t m0, const uint8_t *const *w, int64_t g0,
+                                                  int64_t g1, float *totals, int64_t stride) = {
+    {QUANT_EACH(QUANT_NAME, integers, 8)}, {QUANT_EACH(QUANT_NAME, integers, 4)}, {QUANT_EACH(QUANT_NAME, floats, 8)},
+    {QUANT_EACH(QUANT_NAME, floats, 4)},   {QUANT_EACH(QUANT_NAME, numbers, 8)},
+};
 
 /* Rows m0 .. m0+height of x times the tiles of weight rows n0 .. n0+count. */
 static void AT(quant_block)(const LinearArgs *a, const QuantArgs *q, int64_t m0, int64_t height, int64_t n0,
@@ -415,6 +472,7 @@ static void AT(quant_block)(const LinearArgs *a, const QuantArgs *q, int64_t m0,
     float totals[QUANT_BLOCK_X][QUANT_MAX_TILES * QUANT_ROWS];
     const int64_t groups = q->K / q->group, tiles = (height + TILE_ROWS - 1) / TILE_ROWS;
     const int64_t step = tiles == 1 ? groups : QUANT_KC / q->group;
+    const int kind = q->numbers ? 4 : 2 * !q->xs + (q->bits == 4);
     const uint8_t *w[QUANT_MAX_TILES]; /* past the end the last tile again; these sums are not used */
 
     for (int64_t i = 0; i < QUANT_MAX_TILES; i++) {
@@ -427,8 +485,8 @@ static void AT(quant_block)(const LinearArgs *a, const QuantArgs *q, int64_t m0,
             const int64_t m = height * i / tiles, rows = height * (i + 1) / tiles - m;
 
             AT(quant_runs)
-            [!q->xs][q->bits == 4][rows - 1](q, m0 + m, w, g, g + step < groups ? g + step : groups, totals[m],
-                                             QUANT_MAX_TILES * QUANT_ROWS);
+            [kind][rows - 1](q, m0 + m, w, g, g + step < groups ? g + step : groups, totals[m],
+                             QUANT_MAX_TILES * QUANT_ROWS);
         }
     for (int64_t m = 0; m < height; m++)
         AT(linear_finish)(a, m0 + m, n0, count, totals[m]);
@@ -466,7 +524,8 @@ static void AT(quant_arguments)(const CpuCall *c, LinearArgs *a, QuantArgs *q)
                      .bits = (int)bits,
                      .fp32 = kind >= 2,
                      .have_zeros = kind == 1,
-                     .have_minima = kind == 3};
+                     .have_minima = kind == 3,
+                     .numbers = c->k[LINEAR_Q_W] == CPU_FP8};
 }
 
 void AT(linear_q)(const CpuCall *c)

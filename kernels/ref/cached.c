@@ -13,15 +13,6 @@ static int64_t code_page(const RefCache *c)
     return rows_of(c) * (c->E + 2);
 }
 
-/* The number that a code of e4m3 stands for: 4 bits of exponent (bias 7), 3 of mantissa. */
-static double e4m3(int code)
-{
-    const int exponent = code >> 3 & 15, mantissa = code & 7;
-    const double magnitude = exponent ? (8 + mantissa) * (double)(1 << exponent) / 1024 : mantissa / 512.0;
-
-    return code & 128 ? -magnitude : magnitude;
-}
-
 /* The code whose number is nearest to x, which is at most 448; of two the even one. */
 static int nearest(double x)
 {
@@ -42,7 +33,7 @@ void ref_cached(const RefCache *c, const void *base, int64_t page, int64_t row, 
         return;
     scale = fp16_to_float(((const uint16_t *)(at + rows_of(c) * c->E))[row]);
     for (int e = 0; e < c->E; e++)
-        x[e] = scale * (c->type == DT_INT8 ? (double)(int8_t)code[e] : e4m3(code[e]));
+        x[e] = scale * (c->type == DT_INT8 ? (double)(int8_t)code[e] : ref_e4m3(code[e]));
 }
 
 void ref_cache(const RefCache *c, void *base, int64_t page, int64_t row, const float *x)

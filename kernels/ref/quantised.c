@@ -4,12 +4,21 @@
 #include <math.h>
 #include <stdbool.h>
 
+double ref_e4m3(int code)
+{
+    const int exponent = code >> 3 & 15, mantissa = code & 7;
+    const double magnitude = exponent ? (8 + mantissa) * (double)(1 << exponent) / 1024 : mantissa / 512.0;
+
+    return code & 128 ? -magnitude : magnitude;
+}
+
 void ref_dequantise(const RefCodes *w, int64_t rows, int64_t columns, float *x)
 {
     for (int64_t i = 0; i < rows * columns; i++) {
-        const float scale = w->scales[i / w->group], offset = w->offsets[i / w->group];
+        const float scale = w->scales[i / w->group], offset = w->e4m3 ? 0.0f : w->offsets[i / w->group];
+        const float code = w->e4m3 ? (float)ref_e4m3(w->codes[i]) : (float)w->codes[i];
 
-        x[i] = w->minima ? scale * (float)w->codes[i] - offset : scale * ((float)w->codes[i] - offset);
+        x[i] = w->minima ? scale * code - offset : scale * (code - offset);
     }
 }
 

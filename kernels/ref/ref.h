@@ -38,6 +38,9 @@ void ref_linear(RefTensor x, RefTensor w, RefTensor b, int M, int N, int K, floa
  * after another, as tests/simt does for mma and wgmma. False: there is no such order. */
 bool ref_linear_in_order(const char *order, RefTensor x, RefTensor w, RefTensor b, int M, int N, int K, float *y);
 
+/* The number that a code of e4m3 stands for: 4 bits of exponent (bias 7), 3 of mantissa; the codes of NaN count as 480. */
+double ref_e4m3(int code);
+
 /* Rows of codes: x[r,k] = scales[r, k / group] * (codes[r,k] - offsets[r, k / group]) */
 typedef struct RefCodes {
     const uint8_t *codes;
@@ -45,6 +48,7 @@ typedef struct RefCodes {
     const float *offsets; /* zeros; with minima those */
     int64_t group;
     bool minima; /* x[r,k] = scales[..] * codes[r,k] - offsets[..] */
+    bool e4m3;   /* codes are numbers; offsets is not read */
 } RefCodes;
 
 void ref_dequantise(const RefCodes *w, int64_t rows, int64_t columns, float *x);

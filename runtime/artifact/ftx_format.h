@@ -144,7 +144,7 @@ typedef struct FtxWeight { /* 80 bytes */
     uint32_t kind; /* FtxWeightKind: how random weights are drawn */
     uint64_t dim[4];
     uint64_t offset, bytes; /* in the weight block; offset is 256-byte aligned */
-    /* int8, int4: tiles of base/packed.h */
+    /* int8, int4, fp8: tiles of base/packed.h */
     uint32_t form;   /* str: the order of the codes of a tile, a form of compiler/ir/forms.def; else 0 */
     uint32_t group;  /* elements of a row that share a scale; else 0 */
     uint32_t scales; /* PackedScales of base/packed.h */

@@ -30,7 +30,8 @@ static FtxStatus check_packed(const Artifact *a, const FtxWeight *w, FtxError *e
     uint64_t bytes;
 
     if (w->rank != 2 || w->kind != FTX_WEIGHT_MATRIX || w->scales >= PACKED_SCALES_COUNT ||
-        !artifact_has_string(a, w->form) || N > UINT32_MAX || K > UINT32_MAX || !packed_group(w->group, K))
+        !packed_has((DType)w->type, (PackedScales)w->scales) || !artifact_has_string(a, w->form) || N > UINT32_MAX ||
+        K > UINT32_MAX || !packed_group(w->group, K))
         return ftx_fail(err, FTX_EFORMAT,
                         "%" PRIu64 " rows of %" PRIu64 " elements in groups of %u are no quantised weight", N, K,
                         w->group);

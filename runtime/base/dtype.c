@@ -89,6 +89,33 @@ uint16_t fp16_from_float(float f)
     return (uint16_t)(sign | (uint16_t)((u + 0xfff + (u >> 13 & 1)) >> 13));
 }
 
+float e4m3_to_float(uint8_t code)
+{
+    const int exponent = code >> 3 & 15, mantissa = code & 7;
+    const float magnitude = exponent == 15 && mantissa == 7 ? NAN
+                            : exponent                      ? ldexpf((float)(8 + mantissa), exponent - 10)
+                                                            : ldexpf((float)mantissa, -9);
+
+    return code & 128 ? -magnitude : magnitude;
+}
+
+uint8_t e4m3_from_float(float f)
+{
+    const uint8_t sign = (uint8_t)(bits_of(f) >> 24 & 0x80);
+    const float a = fabsf(f);
+
+    if (isnan(f))
+        return sign | 0x7f;
+    if (a >= 448.0f)
+        return sign | 0x7e;
+    if (a < 0x1p-6f) /* subnormal: the sum with 2^14 leaves units of 2^-9 in the lowest bits, rounded */
+        return (uint8_t)(sign | (bits_of(a + 0x1p14f) - 0x46800000));
+
+    const uint32_t u = bits_of(a) - (120u << 23);
+
+    return (uint8_t)(sign | (uint8_t)((u + 0x7ffff + (u >> 20 & 1)) >> 20));
+}
+
 float dtype_load(const void *p, size_t i, DType t)
 {
     switch (t) {

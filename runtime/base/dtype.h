@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* INT8 and INT4 are the codes of quantised weights (packed.h), INT8 and FP8 (e4m3) those of caches (kernels/cpu/cached.h). */
+/* INT8, INT4 and FP8 (e4m3) are the codes of quantised weights (packed.h), INT8 and FP8 those of caches
+ * (kernels/cpu/cached.h). */
 typedef enum DType {
     DT_NONE = 0,
     DT_FP32 = 1,
@@ -31,6 +32,8 @@ float bf16_to_float(uint16_t h);
 uint16_t bf16_from_float(float f); /* nearest, ties to even; NaN stays NaN */
 float fp16_to_float(uint16_t h);
 uint16_t fp16_from_float(float f);
+float e4m3_to_float(uint8_t code);
+uint8_t e4m3_from_float(float f); /* nearest, ties to even, magnitudes above 448 as 448; NaN stays NaN */
 
 float dtype_load(const void *p, size_t i, DType t); /* element i as float */
 void dtype_store(void *p, size_t i, DType t, float v);

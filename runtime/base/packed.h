@@ -4,8 +4,11 @@
  *
  *   tile: | codes of 16 rows | scales [K / group][16] | zeros or minima [K / group][16] | 0 up to a multiple of 64 bytes |
  *
- * Codes are unsigned, of 8 or 4 bits. Symmetric weights have no zeros in memory: their zero is 128 (int8) or 8 (int4).
- * Weights with minima are w = scale * code - minimum.
+ * Codes of int8 and int4 are unsigned, of 8 or 4 bits. Symmetric weights have no zeros in memory: their zero is 128 (int8) or 8
+ * (int4). Weights with minima are w = scale * code - minimum.
+ * Codes of fp8 are numbers of 8 bits (e4m3: sign, 4 bits of exponent with bias 7, 3 of mantissa, no infinity) with neither zeros nor
+ * minima: w = scale * number. The codes 0x7f and 0xff, which are NaN, are refused where weights are packed; to kernels they are
+ * 480 and -480.
  * The form of a weight (compiler/ir/forms.def) says in which order the codes of a tile stand. The rows of a last tile
  * that do not exist have scales of 0. */
 #ifndef FTX_BASE_PACKED_H
@@ -28,12 +31,18 @@ typedef enum PackedScales {
 
 static inline bool packed_type(DType t)
 {
-    return t == DT_INT8 || t == DT_INT4;
+    return t == DT_INT8 || t == DT_INT4 || t == DT_FP8;
 }
 
 static inline uint32_t packed_zero(DType t)
 {
-    return t == DT_INT8 ? 128 : 8;
+    return t == DT_INT8 ? 128 : t == DT_INT4 ? 8 : 0;
+}
+
+/* Whether weights of a type can have this behind their codes. */
+static inline bool packed_has(DType t, PackedScales s)
+{
+    return t != DT_FP8 || s == PACKED_FP16 || s == PACKED_FP32;
 }
 
 /* Whether rows of K elements can be in groups of so many. */

@@ -12,6 +12,12 @@ float random_scale(const FtxWeight *w)
     return (float)sqrt(3.0 / (double)(last ? last : 1));
 }
 
+float random_code_scale(const FtxWeight *w)
+{
+    return random_scale(w) /
+           (w->type == DT_FP8 ? 187.6f : (float)packed_zero(w->type)); /* 3^0.5 times their root mean square */
+}
+
 static void fill_constant(const FtxWeight *w, float value, uint64_t n, void *p)
 {
     for (uint64_t i = 0; i < n; i++)
@@ -47,7 +53,7 @@ static void fill_tiles(const FtxWeight *w, uint32_t key, uint64_t first, uint64_
 {
     const uint64_t K = w->dim[1], codes = packed_codes(w->type, K), tile = random_unit(w);
     const uint64_t groups = K / w->group * PACKED_ROWS, bytes = packed_scale((PackedScales)w->scales);
-    const float scale = random_scale(w) / (float)packed_zero(w->type), minimum = scale * (float)packed_zero(w->type);
+    const float scale = random_code_scale(w), minimum = scale * (float)packed_zero(w->type);
     const uint16_t half = fp16_from_float(scale);
 
     for (uint64_t t = first; t < last; t++, p += tile) {

@@ -12,7 +12,8 @@
  * rounding to the weight's type. Matrices are drawn so; gains are 1, biases 0, tables copied.
  *
  * Quantised weights have random codes: word i of tile t is `bits` of element t * words + i. All groups have the scale that
- * gives the same variance, and the zero of symmetric weights. */
+ * gives the same variance, and the zero of symmetric weights. Among the codes of fp8 are those of NaN, which kernels read as 480
+ * (packed.h). */
 #ifndef FTX_RANDOM_H
 #define FTX_RANDOM_H
 
@@ -42,6 +43,7 @@ static inline float random_value(uint32_t key, uint64_t element, float scale)
 }
 
 float random_scale(const FtxWeight *w);
+float random_code_scale(const FtxWeight *w); /* of the groups of a quantised weight */
 
 /* Bytes of the smallest piece that can be drawn: an element, of a quantised weight a tile. */
 size_t random_unit(const FtxWeight *w);

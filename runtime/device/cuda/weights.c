@@ -150,7 +150,7 @@ static Drawn drawn_of(const Artifact *a, uint32_t i, uint64_t seed)
             .scales = w->scales,
             .zero = packed_zero(w->type),
             .key = random_key(seed, i),
-            .scale = random_scale(w) / (float)packed_zero(w->type),
+            .scale = random_code_scale(w),
         };
     else
         d.elements = (FtxFill){
