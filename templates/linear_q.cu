@@ -1,39 +1,46 @@
 // linear_q.cu - contracts and instance of linear_q.cuh: linear layers of 1 to 64 rows with quantised weights
 //
-// Chosen for weights of int4 and int8 and 16-bit activations in programs of up to 64 tokens. Larger programs unpack the
+// Chosen for weights of int4, int8 and fp8 and 16-bit activations in programs of up to 64 tokens. Larger programs unpack the
 // weights (unpack.cu) and multiply by cuBLASLt; so do programs with rows of w that 64 does not divide.
 //
 //   plain    RMSNorm before, activation, GLU or residual after in one kernel; a layer norm is a launch of its own
 //   append   the joined q, k, v projection with RoPE; k and v go to the KV cache
 //   head     logits of the last token of up to 64 sequences; of up to 8 also their segments (body/segments.cuh)
+//   fp8, fp8_append, fp8_head   the same for weights of fp8 (body/e4m3.cuh)
 //@ kernel  linear_q
-//@ variant plain  | APPEND=0 LAST=0 SEGMENTS=0
-//@ variant append | APPEND=1 LAST=0 SEGMENTS=0 ROWS_S=0 ACT=0 GLU=0 RES=0
-//@ variant head   | APPEND=0 LAST=1 ROWS_S=1 ACT=0 GLU=0 RES=0
+//@ variant plain  | APPEND=0 LAST=0 SEGMENTS=0 FP8=0
+//@ variant append | APPEND=1 LAST=0 SEGMENTS=0 ROWS_S=0 ACT=0 GLU=0 RES=0 FP8=0
+//@ variant head   | APPEND=0 LAST=1 ROWS_S=1 ACT=0 GLU=0 RES=0 FP8=0
+//@ variant fp8        | APPEND=0 LAST=0 SEGMENTS=0 FP8=1
+//@ variant fp8_append | APPEND=1 LAST=0 SEGMENTS=0 ROWS_S=0 ACT=0 GLU=0 RES=0 FP8=1
+//@ variant fp8_head   | APPEND=0 LAST=1 ROWS_S=1 ACT=0 GLU=0 RES=0 FP8=1
 //@ plain:  rank 700
 //@ append: rank 710
 //@ head:   rank 720
-//@ plain, append: args x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
-//@ head:   args  $params x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N] $segments
-//@ plain:  match y = linear(x, w:m16k16, b?)                     | NORM=0 EPS=0 ACT=0 GLU=0 RES=0
-//@ plain:  match y = act(linear(x, w:m16k16, b?))                | NORM=0 EPS=0 ACT=act.kind GLU=0 RES=0
-//@ plain:  match y = glu(linear(x, w:m16k16, b?))                | NORM=0 EPS=0 ACT=glu.kind GLU=1 RES=0
-//@ plain:  match y = add(linear(x, w:m16k16, b?), r)             | NORM=0 EPS=0 ACT=0 GLU=0 RES=1
-//@ plain:  match y = linear(rmsnorm(x, g), w:m16k16, b?)         | NORM=1 EPS=rmsnorm.eps ACT=0 GLU=0 RES=0
-//@ plain:  match y = act(linear(rmsnorm(x, g), w:m16k16, b?))    | NORM=1 EPS=rmsnorm.eps ACT=act.kind GLU=0 RES=0
-//@ plain:  match y = glu(linear(rmsnorm(x, g), w:m16k16, b?))    | NORM=1 EPS=rmsnorm.eps ACT=glu.kind GLU=1 RES=0
-//@ append: match y = append(linear(x, w:m16k16, b?), t?)         | NORM=0 EPS=0
-//@ append: match y = append(linear(rmsnorm(x, g), w:m16k16, b?), t?)    | NORM=1 EPS=rmsnorm.eps
-//@ head:   gives y as segments SEGMENTS
-//@ head:   match y = linear(rmsnorm(select_last(x), g), w:m16k16, b?)   | NORM=1 EPS=rmsnorm.eps
-//@ head:   match y = linear(select_last(x), w:m16k16, b?)        | NORM=0 EPS=0
+//@ fp8:        rank 750
+//@ fp8_append: rank 760
+//@ fp8_head:   rank 770
+//@ plain, append, fp8, fp8_append: args x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
+//@ head, fp8_head: args  $params x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N] $segments
+//@ plain, fp8: match y = linear(x, w:m16k16, b?)                     | NORM=0 EPS=0 ACT=0 GLU=0 RES=0
+//@ plain, fp8: match y = act(linear(x, w:m16k16, b?))                | NORM=0 EPS=0 ACT=act.kind GLU=0 RES=0
+//@ plain, fp8: match y = glu(linear(x, w:m16k16, b?))                | NORM=0 EPS=0 ACT=glu.kind GLU=1 RES=0
+//@ plain, fp8: match y = add(linear(x, w:m16k16, b?), r)             | NORM=0 EPS=0 ACT=0 GLU=0 RES=1
+//@ plain, fp8: match y = linear(rmsnorm(x, g), w:m16k16, b?)         | NORM=1 EPS=rmsnorm.eps ACT=0 GLU=0 RES=0
+//@ plain, fp8: match y = act(linear(rmsnorm(x, g), w:m16k16, b?))    | NORM=1 EPS=rmsnorm.eps ACT=act.kind GLU=0 RES=0
+//@ plain, fp8: match y = glu(linear(rmsnorm(x, g), w:m16k16, b?))    | NORM=1 EPS=rmsnorm.eps ACT=glu.kind GLU=1 RES=0
+//@ append, fp8_append: match y = append(linear(x, w:m16k16, b?), t?)         | NORM=0 EPS=0
+//@ append, fp8_append: match y = append(linear(rmsnorm(x, g), w:m16k16, b?), t?)    | NORM=1 EPS=rmsnorm.eps
+//@ head, fp8_head: gives y as segments SEGMENTS
+//@ head, fp8_head: match y = linear(rmsnorm(select_last(x), g), w:m16k16, b?)   | NORM=1 EPS=rmsnorm.eps
+//@ head, fp8_head: match y = linear(select_last(x), w:m16k16, b?)        | NORM=0 EPS=0
 //@ consts  X: type(x)  Y: type(y)  N: N  K: K  M: pow2(LAST ? min(T_MAX, S_MAX) : T_MAX)  BIAS: has(b)
-//@ plain:  consts ROWS_S: rows(x)
+//@ plain, fp8: consts ROWS_S: rows(x)
 //    On sm_80 `sample` has too few registers for segments.
-//@ head:   consts SEGMENTS: logits(y) && M <= 8 && ARCH > 80
-//@ append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
-//@ append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
-//@ append: fits sizeof(KV) > 1
+//@ head, fp8_head: consts SEGMENTS: logits(y) && M <= 8 && ARCH > 80
+//@ append, fp8_append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
+//@ append, fp8_append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
+//@ append, fp8_append: fits sizeof(KV) > 1
 //@ consts  HALF_SMEM: SM_SMEM / 2 - 1024  BITS: type(w) == int4 ? 4 : 8  GROUP: group(w)  SCALES: scales(w)
 //    SLICES of K fix the order of summation: the same for 1 to 8 rows, and for 9 to 64. CLUSTER_SIZE blocks share them.
 //@ tune    SLICES: 1 2 4 8
@@ -79,6 +86,7 @@
 //@ shared  SUMS     BUFFERS * ROUND_TILES * OWN_SLICES * 8 * BLOCK_M * 80
 //@ shared  RECEIVED CLUSTER_SIZE == 1 ? 0 : ROUND_TILES * OWN_SLICES * BLOCK_M * 64
 //@ shared  RING     THREADS / 32 * STAGES * SLOT_BYTES align 128
+//@ fits    (type(w) == fp8) == FP8
 //@ fits    sizeof(x) == 2 && K % 64 == 0 && (LAST || BUCKET > 0) && M <= 64
 //@ fits    SLICES % CLUSTER_SIZE == 0 && (CLUSTER || CLUSTER_SIZE == 1) && BLOCK_M <= MOST_M && STAGES >= 3 && ROUND_MOST * BLOCK_M <= (CLUSTER_SIZE > 1 ? 128 : 32) && (!SEGMENTS || (ROW_BLOCKS == 1 && CLUSTER_SIZE == 1))
 //    Measured on an H200 (docs/decisions/033-quantised-weights-by-bulk-copies.md): linear_q_hopper is 1.4 to 3 times as fast.
@@ -89,14 +97,15 @@
 //@ matmul  yes
 //@ overlap yes
 #include "linear_q.cuh"
+//@ fp8, fp8_append, fp8_head: text #include "body/e4m3.cuh"
 
 struct Config {
     using T = @X@;
     using OUT = @Y@;
-//@ append: text     using KV = @KV@;
+//@ append, fp8_append: text     using KV = @KV@;
     static constexpr int M = @M@, N = @N@, K = @K@;
     static constexpr int NORM = @NORM@, BIAS = @BIAS@, ACT = @ACT@, GLU = @GLU@, RES = @RES@, APPEND = @APPEND@;
-//@ append: text     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
+//@ append, fp8_append: text     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
     static constexpr int ROWS_S = @ROWS_S@, LAST = @LAST@, SEGMENTS = @SEGMENTS@;
     static constexpr float EPS = @EPS@;
     static constexpr int BITS = @BITS@, GROUP = @GROUP@, SCALES = @SCALES@;
@@ -104,6 +113,7 @@ struct Config {
     static constexpr int ROUND_TILES = @ROUND_TILES@, BUFFERS = @BUFFERS@, BRICK_K = @BRICK_K@, THREADS = @THREADS@;
     static constexpr int STAGES = @STAGES@, @REGIONS@;
 };
+//@ fp8, fp8_append, fp8_head: text template <> struct Brick<Config> : E4m3Brick<Config> {};
 extern "C" __global__ void CLUSTER(Config::CLUSTER_SIZE) __launch_bounds__(Config::THREADS, @BLOCKS_PER_SM@)
-//@ plain, append: text @NAME@(const LinearArgs a) { linear_q<Config>(a); }
-//@ head:   text @NAME@(const LinearHeadArgs a) { linear_q<Config>(a); }
+//@ plain, append, fp8, fp8_append: text @NAME@(const LinearArgs a) { linear_q<Config>(a); }
+//@ head, fp8_head: text @NAME@(const LinearHeadArgs a) { linear_q<Config>(a); }

@@ -66,7 +66,7 @@
 //@ shared  RING     STAGES * SLOT_BYTES align 128
 //@ needs   TMA
 //@ fits    sizeof(x) == 2 && K % 64 == 0 && (LAST || BUCKET > 0) && M <= 8
-//@ fits    STAGES >= 2 && CHUNK % WARPS == 0
+//@ fits    STAGES >= 2 && CHUNK % WARPS == 0 && type(w) != fp8
 //    Measured on an H200 (docs/decisions/033-quantised-weights-by-bulk-copies.md): 1 to 4 rows of int4, 3 and 4 where
 //    three chunks fit. Other layers of int8 and short rows of w were as fast or faster by linear_q.
 //@ prefer  other if ARCH != 90 || M > 4 || (M > 2 && STAGES < 3) || K < 4096 || (LAST ? K > 8192 : BITS == 8)

@@ -90,6 +90,18 @@ ALWAYS_INLINE Vf AT(quant_fma)(Vf a, Vf b, Vf c)
 #endif
 }
 
+/* An element of x in every lane. */
+ALWAYS_INLINE Vf AT(quant_one)(const float *x)
+{
+#if LANES == 16
+    return (Vf)_mm512_set1_ps(*x);
+#elif LANES == 8
+    return (Vf)_mm256_broadcast_ss(x);
+#else
+    return vset(*x);
+#endif
+}
+
 /* Four codes of x in every lane. */
 ALWAYS_INLINE Vi AT(quant_codes)(const char *x)
 {
@@ -376,22 +388,48 @@ ALWAYS_INLINE void AT(quant_floats)(int rows, int tiles, int bits, const QuantAr
         }
 }
 
-/* LANES rows by 2 k of codes of e4m3 as numbers, times 2^-8: with exponent and mantissa one bit down they are fp16. */
-ALWAYS_INLINE void AT(quant_pair)(const uint8_t *p, Vf *even, Vf *odd)
+/* Codes of e4m3 become numbers, times 2^-8, a vector of 16-bit halves at a time: with exponent and mantissa one bit down they are
+ * fp16. Such a vector has QUANT_PAIR_K elements of a row, of QUANT_PAIR_PARTS parts of a tile. */
+#if LANES == 16
+enum { AT(QUANT_PAIR_K) = 4, AT(QUANT_PAIR_PARTS) = 1 };
+#else
+enum { AT(QUANT_PAIR_K) = 2, AT(QUANT_PAIR_PARTS) = 2 };
+#endif
+typedef int16_t AT(QuantHalves) __attribute__((vector_size(4 * LANES)));
+
+/* The halves at p: the first and the second LANES of the even and of the odd bytes. */
+ALWAYS_INLINE void AT(quant_numbers_of)(const uint8_t *p, Vf v[2][2])
 {
-    Vh h;
+    AT(QuantHalves) h, both[2];
 
     memcpy(&h, p, sizeof h);
-    *odd = vhalf((h & 0x8000) | (h >> 1 & 0x3f80));
-    h <<= 8;
-    *even = vhalf((h & 0x8000) | (h >> 1 & 0x3f80));
+    both[0] = (h << 8) >> 1 & (int16_t)0xbf80;
+    both[1] = h >> 1 & (int16_t)0xbf80;
+    for (int j = 0; j < 2; j++) {
+#if LANES == 16
+        v[0][j] = (Vf)_mm512_cvtph_ps(_mm512_castsi512_si256((__m512i)both[j]));
+        v[1][j] = (Vf)_mm512_cvtph_ps(_mm512_extracti64x4_epi64((__m512i)both[j], 1));
+#elif LANES == 8
+        v[0][j] = (Vf)_mm256_cvtph_ps(_mm256_castsi256_si128((__m256i)both[j]));
+        v[1][j] = (Vf)_mm256_cvtph_ps(_mm256_extracti128_si256((__m256i)both[j], 1));
+#elif defined __aarch64__
+        v[0][j] = (Vf)vcvt_f32_f16(vget_low_f16((float16x8_t)both[j]));
+        v[1][j] = (Vf)vcvt_high_f32_f16((float16x8_t)both[j]);
+#else
+        Vh half[2];
+
+        memcpy(half, &both[j], sizeof half);
+        v[0][j] = vhalf(half[0]);
+        v[1][j] = vhalf(half[1]);
+#endif
+    }
 }
 
 /* The same for rows of fp32 and codes of fp8. */
 ALWAYS_INLINE void AT(quant_numbers)(int rows, int tiles, int bits, const QuantArgs *q, int64_t m0,
                                      const uint8_t *const *w, int64_t g0, int64_t g1, float *totals, int64_t stride)
 {
-    enum { PARTS = AT(QUANT_PARTS) };
+    enum { PARTS = AT(QUANT_PARTS), STEP = AT(QUANT_PAIR_K), WIDE = AT(QUANT_PAIR_PARTS) };
     const float *x = (const float *)(const void *)q->x + m0 * q->K;
 
     (void)bits;
@@ -403,19 +441,25 @@ ALWAYS_INLINE void AT(quant_numbers)(int rows, int tiles, int bits, const QuantA
 #pragma GCC unroll 16
             for (int t = 0; t < tiles * PARTS; t++)
                 sum[m][t] = vset(0.0f);
-        for (int64_t k = g * q->group; k < (g + 1) * q->group; k += 2) {
-            Vf even[QUANT_MAX_TILES * PARTS], odd[QUANT_MAX_TILES * PARTS];
+        for (int64_t k = g * q->group; k < (g + 1) * q->group; k += STEP) {
+            Vf number[QUANT_MAX_TILES * PARTS][STEP];
 
 #pragma GCC unroll 16
-            for (int t = 0; t < tiles * PARTS; t++)
-                AT(quant_pair)(w[t / PARTS] + k * QUANT_ROWS + t % PARTS * LANES * 2, &even[t], &odd[t]);
+            for (int t = 0; t < tiles * PARTS; t += WIDE) {
+                Vf v[2][2];
+
+                AT(quant_numbers_of)(w[t / PARTS] + k * QUANT_ROWS + t % PARTS * LANES * 2, v);
+#pragma GCC unroll 4
+                for (int i = 0; i < 4; i++)
+                    number[t + i / 2 % WIDE][i % STEP] = v[i / 2][i % 2];
+            }
 #pragma GCC unroll 8
             for (int m = 0; m < rows; m++)
+#pragma GCC unroll 4
+                for (int i = 0; i < STEP; i++)
 #pragma GCC unroll 16
-                for (int t = 0; t < tiles * PARTS; t++) {
-                    sum[m][t] = AT(quant_fma)(even[t], vset(x[m * q->K + k]), sum[m][t]);
-                    sum[m][t] = AT(quant_fma)(odd[t], vset(x[m * q->K + k + 1]), sum[m][t]);
-                }
+                    for (int t = 0; t < tiles * PARTS; t++)
+                        sum[m][t] = AT(quant_fma)(number[t][i], AT(quant_one)(x + m * q->K + k + i), sum[m][t]);
         }
 #pragma GCC unroll 16
         for (int t = 0; t < tiles * PARTS; t++) {

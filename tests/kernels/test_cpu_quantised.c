@@ -1,5 +1,5 @@
 /* test_cpu_quantised.c - the CPU's kernels of quantised weights against the reference: codes of activations bit by bit,
- * products within the rounding of fp32, and a row's bits whatever its neighbours, tiles and threads. Of the form with the tiles
+ * products within the rounding of fp32, and a row's bits whatever its neighbours, tiles and threads; every code of fp8. Of the form with the tiles
  * of AMX the same text is tried with emulated instructions, too, on any processor. */
 #include "cpu_test.h"
 
@@ -91,6 +91,11 @@ static uint8_t *code_at(const Case *c, uint8_t *tiles, uint64_t tile, int n, int
 {
     const int per = c->type == DT_INT4 ? 8 : 4;
 
+    if (c->type == DT_FP8) {
+        *shift = 0;
+        return tiles + (uint64_t)(n / 16) * tile + (uint64_t)(k / 4) * 64 +
+               (uint64_t)(32 * (k % 4 / 2) + 2 * (n % 16) + k % 2);
+    }
     *shift = c->type == DT_INT4 && k % 8 >= 4 ? 4 : 0;
     return tiles + (uint64_t)(n / 16) * tile + (uint64_t)(k / per) * 64 + (uint64_t)(4 * (n % 16) + k % 4);
 }
@@ -128,8 +133,13 @@ static Matrix matrix_new(const Case *c)
         m.codes[i] = (uint8_t)random_below(c->type == DT_INT4 ? 16 : 256);
         *at = (uint8_t)(*at | m.codes[i] << shift);
     }
-    ref_dequantise(&(RefCodes){m.codes, m.scales, m.offsets, c->group, c->scales == PACKED_FP32_MINIMA}, c->N, c->K,
-                   m.values);
+    ref_dequantise(&(RefCodes){.codes = m.codes,
+                               .scales = m.scales,
+                               .offsets = m.offsets,
+                               .group = c->group,
+                               .minima = c->scales == PACKED_FP32_MINIMA,
+                               .e4m3 = c->type == DT_FP8},
+                   c->N, c->K, m.values);
     return m;
 }
 
@@ -314,6 +324,64 @@ static void many_rows(void **state)
     }
 }
 
+/* fp8: rows of fp32, few and many, K over several chunks, scales in fp16 and fp32, epilogues. */
+static void numbers(void **state)
+{
+    static const int rows[] = {1, 2, 3, 5, 6, 7, 13, 50, 101}, outputs[] = {1, 15, 16, 17, 48, 100, 130};
+    static const int columns[] = {16, 32, 96, 128, 192, 384, 2176, 1040};
+
+    (void)state;
+    for (int level = 0; level < level_count(); level++)
+        for (int i = 0; i < 72; i++) {
+            const int K = columns[i % 8];
+            int group = 16 << i / 8 % 4;
+
+            while (K % group)
+                group /= 2;
+            check(level, &(Case){.M = rows[i % 9],
+                                 .N = outputs[i % 7],
+                                 .K = K,
+                                 .group = group,
+                                 .type = DT_FP8,
+                                 .scales = i % 3 ? PACKED_FP32 : PACKED_FP16,
+                                 .exact = true,
+                                 .bias = i % 4 == 1,
+                                 .residual = i % 5 == 2,
+                                 .kind = i % 6 == 3 ? FTX_ACT_SILU : FTX_ACT_NONE,
+                                 .glu = i % 6 == 3 && outputs[i % 7] % 2 == 0});
+        }
+}
+
+/* Each of the 256 codes of e4m3 gives its number times the scale, exactly: those of zero, below the least exponent, the largest. */
+static void every_number(void **state)
+{
+    enum { K = 256 };
+    const Case c = {.M = 1, .N = 16, .K = K, .group = 128, .type = DT_FP8, .scales = PACKED_FP32, .exact = true};
+    Matrix w = matrix_new(&c);
+    Rows x = rows_new(1, K);
+    (void)state;
+
+    for (int n = 0; n < 16; n++)
+        for (int k = 0; k < K; k++) {
+            int shift;
+
+            *code_at(&c, w.tiles, 0, n, k, &shift) = (uint8_t)(k + n);
+        }
+    for (int level = 0; level < level_count(); level++)
+        for (int k = 0; k < K; k++) {
+            float y[16];
+
+            memset(x.x, 0, K * sizeof *x.x);
+            x.x[k] = 1.0f;
+            run(level, &c, &x, &w, NULL, NULL, 0, 1, 1, y);
+            for (int n = 0; n < 16; n++)
+                if (y[n] != (float)ref_e4m3((k + n) % 256) * w.scales[n * 2 + k / 128])
+                    fail_msg("%s: code %d of row %d gives %g", levels[level], (k + n) % 256, n, (double)y[n]);
+        }
+    rows_free(&x);
+    matrix_free(&w);
+}
+
 static void epilogues(void **state)
 {
     (void)state;
@@ -396,6 +464,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes),    cmocka_unit_test(large),    cmocka_unit_test(many_rows),
         cmocka_unit_test(epilogues), cmocka_unit_test(extremes), cmocka_unit_test(codes),
+        cmocka_unit_test(numbers),   cmocka_unit_test(every_number),
     };
     const char *features = cpu_features(), *last = strrchr(features, ' ');
 

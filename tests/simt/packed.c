@@ -43,11 +43,12 @@ void *scene_make_packed(Scene *s, Id id)
         const int64_t n = i / K, k = i % K, at = k / group * PACKED_ROWS + n % PACKED_ROWS;
         uint8_t *tile = p + (uint64_t)(n / PACKED_ROWS) * bytes, *scales = tile + packed_codes(type, (uint64_t)K);
         uint8_t *zeros = scales + scale_bytes * PACKED_ROWS * (K / group);
-        const int code = scene_below(type == DT_INT4 ? 16 : 256);
+        const int code = scene_below(type == DT_INT4 ? 16 : 256); /* of fp8 also those of NaN, as 480 */
         int shift;
 
         if (k % group == 0) {
-            const uint16_t half = fp16_from_float(scene_uniform() * 1.7f / sqrtf((float)K) / (float)packed_zero(type));
+            const float rms = type == DT_FP8 ? 187.0f : (float)packed_zero(type);
+            const uint16_t half = fp16_from_float(scene_uniform() * 1.7f / sqrtf((float)K) / rms);
             const uint8_t zero = (uint8_t)scene_below(type == DT_INT4 ? 16 : 256);
 
             scale = fp16_to_float(half) * (scale_bytes == 4 ? 1.0001f : 1.0f);
@@ -58,7 +59,8 @@ void *scene_make_packed(Scene *s, Id id)
         uint8_t *to = tile + place(type, K, n % PACKED_ROWS, k, &shift);
 
         *to = (uint8_t)(*to | code << shift);
-        values[i] = zero_bytes == 4 ? scale * (float)code - offset : scale * ((float)code - offset);
+        values[i] = type == DT_FP8    ? scale * (float)ref_e4m3(code)
+                    : zero_bytes == 4 ? scale * (float)code - offset : scale * ((float)code - offset);
     }
     simt_protect(p, room);
     s->input[id] = (RefTensor){values, DT_FP32};

@@ -24,7 +24,7 @@ static void add_tuned(Suite *s, const Quantised *l, const TunedConst use[3])
     const char *type = dtype_name(l->t), *rows = strcmp(l->end, "head") == 0 ? "S" : "T";
     const bool head = *rows == 'S';
     Ir g = begin();
-    Case c = {.target = l->target, .kv = l->t, .only = l->only, .unpacked = l->only && strcmp(l->only, "unpack") == 0};
+    Case c = {.target = l->target, .kv = l->t, .only = l->only, .unpacked = l->only && strncmp(l->only, "unpack", 6) == 0};
     int x = input(&g, l->K, l->t), y;
     char name[200];
 
@@ -141,6 +141,42 @@ void quantised(void **state)
                                                   k % 2, ends[e], rows[(e + k) % 6], NULL, NULL});
     }
     finish(s, 61);
+}
+
+/* Codes of fp8: every kernel that has them. */
+void quantised_fp8(void **state)
+{
+    static const Tuned some[] = {
+        {{DT_BF16, "fp8", 128, PACKED_FP16, 40, 256, 0, 1, "", 1, NULL, NULL}, {{0}}},
+        {{DT_FP16, "fp8", 64, PACKED_FP32, 37, 1472, 0, 1, "act", 7, NULL, NULL}, {{0}}},
+        {{DT_BF16, "fp8", 128, PACKED_FP32, 96, 1280, 1, 1, "append", 3, NULL, NULL}, {{0}}},
+        {{DT_FP16, "fp8", 16, PACKED_FP32, 96, 64, 0, 0, "add", 2, NULL, NULL}, {{0}}},
+        {{DT_BF16, "fp8", 32, PACKED_FP16, 72, 192, 1, 0, "glu", 4, NULL, NULL}, {{0}}},
+        {{DT_BF16, "fp8", 64, PACKED_FP16, 56, 128, 0, 0, "", 0, NULL, NULL}, {{0}}},
+        {{DT_FP16, "fp8", 128, PACKED_FP16, 51, 128, 1, 0, "head", 6, NULL, NULL}, {{0}}},
+        {{DT_BF16, "fp8", 16, PACKED_FP16, 40, 320, 0, 1, "", 1, "sm_80", NULL}, {{0}}},
+        {{DT_FP16, "fp8", 64, PACKED_FP32, 96, 192, 1, 0, "append", 0, "sm_86", NULL}, {{0}}},
+        {{DT_BF16, "fp8", 128, PACKED_FP32, 72, 1152, 1, 1, "glu", 30, "sm_86", NULL}, {{0}}},
+        {{DT_BF16, "fp8", 128, PACKED_FP16, 24, 8320, 1, 0, "", 2, NULL, NULL}, {{0}}},
+        {{DT_BF16, "fp8", 64, PACKED_FP32, 72, 1088, 0, 1, "act", 12, NULL, "linear_q_hopper_fp8"}, {{0}}},
+        {{DT_FP16, "fp8", 128, PACKED_FP16, 104, 1280, 0, 0, "", 64, NULL, "linear_q_hopper_fp8"}, {{0}}},
+        {{DT_BF16, "fp8", 32, PACKED_FP16, 96, 896, 0, 1, "append", 20, NULL, "linear_q_hopper_fp8_append"}, {{0}}},
+        {{DT_FP16, "fp8", 32, PACKED_FP32, 200, 704, 0, 0, "add", 16, NULL, "linear_q_hopper_fp8"},
+         {{"TILE_N", 128}, {"CLUSTER_SIZE", 4}, {"SPLIT", 2}}},
+        {{DT_BF16, "fp8", 128, PACKED_FP16, 600, 384, 0, 1, "glu", 30, NULL, "linear_q_hopper_fp8"},
+         {{"TILE_N", 256}, {"CLUSTER_SIZE", 1}, {"SPLIT", 1}}},
+        {{DT_BF16, "fp8", 128, PACKED_FP16, 40, 256, 0, 0, "", 1, NULL, "unpack_fp8"}, {{0}}},
+        {{DT_FP16, "fp8", 16, PACKED_FP32, 37, 80, 0, 0, "", 1, "sm_80", "unpack_fp8"}, {{0}}},
+        {{DT_FP32, "fp8", 64, PACKED_FP32, 17, 320, 0, 0, "", 1, NULL, "unpack_fp8"}, {{0}}},
+    };
+    Suite *s = open_suite("quantised_fp8");
+
+    (void)state;
+    for (size_t i = 0; i < LEN(some); i++)
+        add_tuned(s, &some[i].l, some[i].use);
+    add_head(s, "linear_q_fp8_head", DT_BF16, "fp8", 520, 128, 1, 0, 1, 2);
+    add_head(s, "linear_q_fp8_head", DT_FP16, "fp8", 600, 64, 1, 1, 6, 1);
+    finish(s, 64);
 }
 
 /* By bulk copies. Blocks of several tiles use each slot of their rings more than once. */
