@@ -346,7 +346,7 @@ static void numbers(void **state)
                                  .scales = i % 3 ? PACKED_FP32 : PACKED_FP16,
                                  .exact = true,
                                  .bias = i % 4 == 1,
-                                 .residual = i % 5 == 2,
+                                 .residual = i % 6 == 2,
                                  .kind = i % 6 == 3 ? FTX_ACT_SILU : FTX_ACT_NONE,
                                  .glu = i % 6 == 3 && outputs[i % 7] % 2 == 0});
         }

@@ -51,6 +51,7 @@ void orders(void **state);
 void quantised(void **state);
 void quantised_bulk(void **state);
 void quantised_hopper(void **state);
+void quantised_fp8(void **state);
 
 static const DType types[] = {DT_FP32, DT_FP16, DT_BF16};
 
