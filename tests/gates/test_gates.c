@@ -511,6 +511,7 @@ static int open_all(void **state)
     add(&gate, "specs/llama-3.2-1b.lua", "limits.sequences=512", SOME, false); /* linear_batch */
     add(&gate, "specs/fable.lua", "precision.weights=int4", SOME, false);
     add(&gate, "specs/fable.lua", "precision.weights=int8", SOME, false);
+    add(&gate, "specs/fable.lua", "precision.weights=fp8", SOME, false);
     add(&gate, "specs/fable.lua", "precision.kv=int8", SOME, false);
     for (int i = 0; i < 35 && gate.all; i++) { /* as many as tests/models/test_odd.c runs */
         add_odd(&gate, false, i);

@@ -115,6 +115,8 @@ static void fable(void **state)
     static const Kind kinds[] = {
         {"int8", "-D precision.weights=int8", 0.002, 0.5},
         {"int8, fp32 activations", "-D precision.weights=int8 -D precision.compute=fp32", 0.002, 0.5},
+        {"fp8", "-D precision.weights=fp8", 0.01, 2},
+        {"fp8, head fp8", "-D precision.weights=fp8 -D precision.head=fp8", 0.015, 2},
         {"int4, groups of 128", "-D precision.weights=int4", 0.09, 9},
         {"int4, groups of 32", "-D precision.weights=int4 -D precision.group=32", 0.085, 6},
         {"int4, groups of 32 with zeros", "-D precision.weights=int4 -D precision.group=32 -D precision.zeros=true",
@@ -150,6 +152,7 @@ static void verse(void **state)
 {
     static const Kind kinds[] = {
         {"int8", "-D precision.weights=int8", 0.002, 1},
+        {"fp8", "-D precision.weights=fp8", 0.002, 1},
         {"int4, groups of 32", "-D precision.weights=int4 -D precision.group=32", 0.006, 1},
         {"cache int8", "-D precision.weights=fp32 -D precision.kv=int8", 0.0001, 1},
     };

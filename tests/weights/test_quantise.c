@@ -102,13 +102,35 @@ static void rounded(void **state)
     free(x);
 }
 
+/* fp8: the largest magnitude is 448, numbers are the nearest, of two the even one, also below the least exponent. */
+static void numbers(void **state)
+{
+    float x[32] = {448, -17, 0, 0x1p-9f, -0x1p-10f, 0x3p-10f, 18.9f, 432, 431, 0x1.ap-7f};
+    const float want[32] = {448, -16, 0, 0x1p-9f, -0.0f, 0x1p-8f, 18, 448, 416, 0x1.8p-7f};
+    Rows r;
+    (void)state;
+
+    for (int e = -3; e < 3; e++) {
+        float scaled[32];
+
+        for (int i = 0; i < 32; i++)
+            scaled[i] = ldexpf(x[i], e);
+        r = quantised(scaled, 1, 32, DT_FP8, 32, false);
+        assert_true(r.first.scales[0] == ldexpf(1.0f, e));
+        for (int i = 0; i < 32; i++)
+            if (r.back[i] != ldexpf(want[i], e))
+                fail_msg("element %d: %g became %g", i, (double)x[i], (double)ldexpf(r.back[i], -e));
+        rows_free(&r);
+    }
+}
+
 /* Zeros, and magnitudes whose scale fp16 does not hold: no code makes a value that is not finite. */
 static void edges(void **state)
 {
     static const struct {
         DType type;
         bool zeros;
-    } kinds[] = {{DT_INT8, false}, {DT_INT4, false}, {DT_INT4, true}};
+    } kinds[] = {{DT_INT8, false}, {DT_INT4, false}, {DT_INT4, true}, {DT_FP8, false}};
     (void)state;
 
     for (size_t i = 0; i < LEN(kinds); i++)
@@ -155,7 +177,7 @@ static void errors(void **state)
         double percent;
     } cases[] = {
         {DT_INT8, 128, false, 0.65}, {DT_INT4, 32, false, 8.1}, {DT_INT4, 64, false, 9.0},  {DT_INT4, 128, false, 9.7},
-        {DT_INT4, 32, true, 8.1},    {DT_INT4, 64, true, 9.1},  {DT_INT4, 128, true, 10.1},
+        {DT_INT4, 32, true, 8.1},    {DT_INT4, 64, true, 9.1},  {DT_INT4, 128, true, 10.1}, {DT_FP8, 128, false, 2.57},
     };
     (void)state;
 
@@ -253,6 +275,8 @@ static int code_at(const unsigned char *t, DType type, int64_t columns, int64_t 
     const int64_t words = (columns - block < span ? columns - block : span) / 16; /* of a lane, for 16 k each */
     const int64_t lane = n % 8 * 4 + k % 8 / 2, number = n / 8 + k % 16 / 8 * 2, odd = k % 2;
 
+    if (strcmp(form, "r16x4") == 0 && type == DT_FP8)
+        return t[k / 4 * 64 + k % 4 / 2 * 32 + n * 2 + k % 2];
     if (strcmp(form, "r16x4") == 0)
         return half ? t[k / per * 64 + n * 4 + k % 4] >> (k % 8 < 4 ? 0 : 4) & 15 : t[k / per * 64 + n * 4 + k % 4];
     if (half) {
@@ -286,6 +310,8 @@ static float element_at(const Fixture *f, DType type, int64_t columns, int64_t g
         memcpy(&minimum, scales + columns / group * 64 + 4 * g, 4);
         return scale * (float)code - minimum;
     }
+    if (type == DT_FP8)
+        return scale * e4m3_to_float((uint8_t)code);
     if (kind == PACKED_FP16_ZEROS)
         zero = zeros[g];
     return scale * (float)(code - zero);
@@ -305,6 +331,7 @@ static void tiles(void **state)
         {40, 300032, 128, "int8", PACKED_FP16, "r16x4"},  {1001, 256, 64, "int8", PACKED_FP16, "r16x4"},
         {16, 32, 32, "int8", PACKED_FP16, "m16k16"},      {37, 128, 64, "int4", PACKED_FP16, "m16k16"},
         {5, 96, 32, "int4", PACKED_FP16_ZEROS, "m16k16"}, {33, 160, 32, "int8", PACKED_FP16, "m16k16"},
+        {37, 160, 32, "fp8", PACKED_FP16, "r16x4"},       {33, 160, 32, "fp8", PACKED_FP16, "m16k16"},
     };
     (void)state;
 
@@ -390,7 +417,9 @@ typedef struct Made {
 
 static uint8_t made_code(const Made *m, int64_t n, int64_t k)
 {
-    return (uint8_t)((n * 7 + k * 3 + m->number) % (m->form.type == DT_INT4 ? 16 : 256));
+    const int64_t code = (n * 7 + k * 3 + m->number) % (m->form.type == DT_INT4 ? 16 : 256);
+
+    return (uint8_t)(m->form.type == DT_FP8 && code % 128 == 127 ? 0 : code);
 }
 
 static float made_scale(const Made *m, int64_t n, int64_t g)
@@ -405,13 +434,15 @@ static float made_offset(const Made *m, int64_t n, int64_t g)
     return m->form.scales == PACKED_FP16_ZEROS    ? (float)any
            : m->form.scales == PACKED_FP32_MINIMA ? (float)any / 32
            : m->form.type == DT_INT4              ? 8
-                                                  : 128;
+           : m->form.type == DT_INT8              ? 128
+                                                  : 0;
 }
 
 static float made_value(const Made *m, int64_t n, int64_t k)
 {
     const int64_t g = k / m->form.group;
-    const float scale = made_scale(m, n, g), offset = made_offset(m, n, g), code = made_code(m, n, k);
+    const float scale = made_scale(m, n, g), offset = made_offset(m, n, g);
+    const float code = m->form.type == DT_FP8 ? e4m3_to_float(made_code(m, n, k)) : (float)made_code(m, n, k);
 
     return m->form.scales == PACKED_FP32_MINIMA ? scale * code - offset : scale * (code - offset);
 }
@@ -477,6 +508,7 @@ static void joined(void **state)
         {{DT_INT4, PACKED_FP16_ZEROS, 64}, {DT_INT8, PACKED_FP16, 64}, {DT_INT8, PACKED_FP16_ZEROS, 64}},
         {{DT_INT4, PACKED_FP16_ZEROS, 64}, {DT_INT4, PACKED_FP32, 64}, {DT_INT4, PACKED_FP32_MINIMA, 64}},
         {{DT_INT4, PACKED_FP16, 32}, {DT_INT8, PACKED_FP32, 32}, {DT_INT8, PACKED_FP32, 32}},
+        {{DT_FP8, PACKED_FP16, 128}, {DT_FP8, PACKED_FP32, 32}, {DT_FP8, PACKED_FP32, 32}},
     };
     (void)state;
 
@@ -518,7 +550,10 @@ static void parts(void **state)
 {
     enum { N = 24, K = 192, RANKS = 3 };
     static const CodedForm forms[] = {
-        {DT_INT4, PACKED_FP16_ZEROS, 32}, {DT_INT8, PACKED_FP32, 64}, {DT_INT4, PACKED_FP32_MINIMA, 16}};
+        {DT_INT4, PACKED_FP16_ZEROS, 32},
+        {DT_INT8, PACKED_FP32, 64},
+        {DT_INT4, PACKED_FP32_MINIMA, 16},
+        {DT_FP8, PACKED_FP32, 32}};
     (void)state;
 
     for (size_t i = 0; i < LEN(forms); i++)
@@ -601,7 +636,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known), cmocka_unit_test(rounded),    cmocka_unit_test(edges),   cmocka_unit_test(errors),
         cmocka_unit_test(tiles), cmocka_unit_test(transposed), cmocka_unit_test(refused), cmocka_unit_test(joined),
-        cmocka_unit_test(parts), cmocka_unit_test(as_numbers), cmocka_unit_test(marked),
+        cmocka_unit_test(parts), cmocka_unit_test(as_numbers), cmocka_unit_test(marked),  cmocka_unit_test(numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,13 +28,13 @@ static const struct {
     {"pack-8-zeros", {DT_INT8, PACKED_FP32_MINIMA, 128}},
     {"int8", {DT_INT8, PACKED_FP32, 128}},
     {"int8-zeros", {DT_INT8, PACKED_FP16_ZEROS, 128}},
-    {"float", {DT_NONE, 0, 0}},
-    {"float-tensor", {DT_NONE, 0, 0}},
-    {"float-block", {DT_NONE, 0, 0}},
-    {"float-group", {DT_NONE, 0, 0}},
-    {"fp8", {DT_NONE, 0, 0}},
-    {"fp8-block", {DT_NONE, 0, 0}},
-    {"fp8-inv", {DT_NONE, 0, 0}},
+    {"float", {DT_FP8, PACKED_FP16, 128}}, /* scales of bf16, which fp16 has */
+    {"float-tensor", {DT_FP8, PACKED_FP32, 128}},
+    {"float-block", {DT_FP8, PACKED_FP32, 64}},
+    {"float-group", {DT_FP8, PACKED_FP32, 32}},
+    {"fp8", {DT_FP8, PACKED_FP32, 128}},
+    {"fp8-block", {DT_FP8, PACKED_FP32, 16}},
+    {"fp8-inv", {DT_FP8, PACKED_FP32, 128}},
 };
 
 static float *read_floats(const char *name, size_t n)
@@ -368,6 +368,14 @@ static void not_finite(void **state)
          2,
          16,
          OP_WEIGHT},
+        {FP8 "}",
+         "{\"a.weight\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,16],\"data_offsets\":[0,32]},"
+         "\"a.weight_scale\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[32,36]}}",
+         "tensor \"a.weight\": element [1,2] is NaN",
+         {[17] = 0x7e, [18] = 0x7f, [34] = 0x80, [35] = 0x3f},
+         2,
+         16,
+         OP_QUANTISE},
         {MXFP4,
          "{\"a.weight_blocks\":{\"dtype\":\"U8\",\"shape\":[1,2,1,16],\"data_offsets\":[0,32]},"
          "\"a.weight_scales\":{\"dtype\":\"U8\",\"shape\":[1,2,1],\"data_offsets\":[32,34]}}",
@@ -402,7 +410,7 @@ static void not_finite(void **state)
          16,
          OP_QUANTISE},
     };
-    static const size_t ends[LEN(bad)] = {36, 34, 34, 40, 42}; /* bytes of the data */
+    static const size_t ends[LEN(bad)] = {36, 36, 34, 34, 40, 42}; /* bytes of the data */
     (void)state;
 
     for (size_t i = 0; i < LEN(bad); i++) {
@@ -432,6 +440,80 @@ static void not_finite(void **state)
             fail_msg("expected \"%s\" in: %s", bad[i].reason, d.text);
         checkpoint_close(c);
         json_decref(config);
+        ir_graph_close(spec.graph);
+        arena_close(keep);
+    }
+}
+
+/* The form that holds codes of fp8 as they are: groups divide rows and blocks, scales are fp16 where fp16 has all of them. */
+static void forms(void **state)
+{
+    static const struct {
+        const char *block; /* rows and columns of a block; NULL: one scale */
+        int rows, columns;
+        float scale; /* of the last block; the others have 1 */
+        CodedForm form;
+    } kinds[] = {
+        {NULL, 3, 256, 0.125f, {DT_FP8, PACKED_FP16, 128}},   {NULL, 3, 256, 0.1f, {DT_FP8, PACKED_FP32, 128}},
+        {NULL, 3, 48, 0x1p-24f, {DT_FP8, PACKED_FP16, 16}},   {NULL, 3, 48, 0x1p-25f, {DT_FP8, PACKED_FP32, 16}},
+        {NULL, 3, 24, 1, {DT_NONE, PACKED_FP16, 0}},          {"128,128", 130, 192, 3, {DT_FP8, PACKED_FP16, 64}},
+        {"128,128", 1, 128, 3, {DT_FP8, PACKED_FP16, 128}},   {"2,40", 4, 80, 3, {DT_NONE, PACKED_FP16, 0}},
+        {"1,96", 2, 384, 65536.0f, {DT_FP8, PACKED_FP32, 32}}, {"4,512", 4, 256, 2, {DT_FP8, PACKED_FP16, 128}},
+    };
+    static unsigned char data[1 << 16];
+    (void)state;
+
+    for (size_t i = 0; i < LEN(kinds); i++) {
+        int rows = 1 << 20, columns = 1 << 20;
+        char config[200], header[400], path[256];
+        const int elements = kinds[i].rows * kinds[i].columns;
+        Spec spec = {.graph = ir_graph_new("tiny")};
+        const Id id = add_weight(spec.graph, "a.weight", kinds[i].rows, kinds[i].columns);
+        Arena *keep = arena_open();
+        const float one = 1;
+        json_error_t why;
+        json_t *json;
+        Checkpoint *c;
+        Diag d = {0};
+        int down, across;
+
+        if (kinds[i].block)
+            assert_int_equal(sscanf(kinds[i].block, "%d,%d", &rows, &columns), 2);
+        down = (kinds[i].rows + rows - 1) / rows;
+        across = (kinds[i].columns + columns - 1) / columns;
+        snprintf(config, sizeof config, FP8 "%s%s%s}", kinds[i].block ? ",\"weight_block_size\":[" : "",
+                 kinds[i].block ? kinds[i].block : "", kinds[i].block ? "]" : "");
+        snprintf(header, sizeof header,
+                 "{\"a.weight\":{\"dtype\":\"F8_E4M3\",\"shape\":[%d,%d],\"data_offsets\":[0,%d]},"
+                 "\"a.weight_scale%s\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[%d,%d]}}",
+                 kinds[i].rows, kinds[i].columns, elements, kinds[i].block ? "_inv" : "", down, across, elements,
+                 elements + 4 * down * across);
+        for (int k = 0; k < elements; k++)
+            data[k] = (unsigned char)(k % 127);
+        for (int k = 0; k < down * across; k++)
+            memcpy(data + elements + 4 * k, k + 1 < down * across ? &one : &kinds[i].scale, 4);
+        strcpy(path, temp_path("forms.safetensors"));
+        write_safetensors(path, header, data, (size_t)(elements + 4 * down * across));
+        json = json_loads(config, 0, &why);
+        if (!checkpoint_open(path, keep, &c, &d) || !stored_apply(c, json, "config.json", keep, &d))
+            fail_msg("%s", d.text);
+        checkpoint_mark(c, &spec);
+        assert_string_equal(ir_word(ir_value(spec.graph, id), "codes"), kinds[i].form.type ? "fp8" : "");
+        if (kinds[i].form.type) {
+            float *want = malloc(sizeof *want * (size_t)elements);
+
+            assert_int_equal(ir_int(ir_value(spec.graph, id), "group"), kinds[i].form.group);
+            assert_int_equal(ir_int(ir_value(spec.graph, id), "scales"), kinds[i].form.scales);
+            for (int k = 0; k < elements; k++) {
+                const int block = k / kinds[i].columns / rows * across + k % kinds[i].columns / columns;
+
+                want[k] = e4m3_to_float((uint8_t)(k % 127)) * (block + 1 < down * across ? 1 : kinds[i].scale);
+            }
+            check_values(c, &spec, stored_value(spec.graph, id), keep, want, "forms");
+            free(want);
+        }
+        checkpoint_close(c);
+        json_decref(json);
         ir_graph_close(spec.graph);
         arena_close(keep);
     }
@@ -494,7 +576,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values),   cmocka_unit_test(experts),    cmocka_unit_test(refused),
         cmocka_unit_test(accepted), cmocka_unit_test(not_finite), cmocka_unit_test(one_scale),
-        cmocka_unit_test(no_json),
+        cmocka_unit_test(forms),    cmocka_unit_test(no_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
