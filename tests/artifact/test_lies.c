@@ -153,6 +153,8 @@ static const Lie lies[] = {
            F(FtxWeight, group, 64)),
     WEIGHT(0, "are no quantised weight", F(FtxWeight, type, DT_INT4), F(FtxWeight, rank, 2), F(FtxWeight, dim[1], 96),
            F(FtxWeight, group, 32), F(FtxWeight, scales, 4)),
+    WEIGHT(0, "are no quantised weight", F(FtxWeight, type, DT_FP8), F(FtxWeight, rank, 2), F(FtxWeight, dim[1], 96),
+           F(FtxWeight, group, 32), F(FtxWeight, scales, 1)),
     WEIGHT(0, "864 bytes at 0 are not what its shape asks for", F(FtxWeight, type, DT_INT4), F(FtxWeight, rank, 2),
            F(FtxWeight, dim[1], 96), F(FtxWeight, group, 32), F(FtxWeight, bytes, 864)), /* a multiple of 64 */
     WEIGHT(0, "its rank is 0", F(FtxWeight, rank, 0)),

@@ -82,6 +82,37 @@ static void too_large(void **state)
         expect(k, INFINITY, types[k].infinity);
 }
 
+/* e4m3: every code comes back; halfway to the even one, a bit less or more to the nearer one; from 448 on it stays there. */
+static void e4m3(void **state)
+{
+    static const struct {
+        uint8_t code;
+        float number;
+    } known[] = {{0, 0},           {1, 0x1p-9f},     {7, 0x7p-9f},  {8, 0x1p-6f},     {0x38, 1},
+                 {0x3f, 1.875f},   {0x7e, 448},      {0xb8, -1},    {0x81, -0x1p-9f}, {0x40, 2},
+                 {0x4d, 6.5f}, {0x77, 240.0f}};
+    (void)state;
+
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        assert_true(e4m3_to_float(known[i].code) == known[i].number);
+    for (int h = 0; h < 256; h++)
+        if (h % 128 != 127)
+            assert_int_equal(e4m3_from_float(e4m3_to_float((uint8_t)h)), h);
+    for (int h = 0; h < 126; h++) {
+        const float a = e4m3_to_float((uint8_t)h), b = e4m3_to_float((uint8_t)(h + 1)), middle = a + (b - a) / 2;
+
+        assert_true(b > a);
+        assert_int_equal(e4m3_from_float(middle), h % 2 ? h + 1 : h);
+        assert_int_equal(e4m3_from_float(-middle), (h % 2 ? h + 1 : h) + 128);
+        assert_int_equal(e4m3_from_float(nextafterf(middle, a)), h);
+        assert_int_equal(e4m3_from_float(nextafterf(middle, b)), h + 1);
+    }
+    assert_int_equal(e4m3_from_float(465.0f), 0x7e);
+    assert_int_equal(e4m3_from_float(-INFINITY), 0xfe);
+    assert_true(isnan(e4m3_to_float(0x7f)) && isnan(e4m3_to_float(0xff)));
+    assert_int_equal(e4m3_from_float(NAN) & 0x7f, 0x7f);
+}
+
 static void elements(void **state)
 {
     static const DType all[] = {DT_FP32, DT_FP16, DT_BF16, DT_I32};
@@ -111,7 +142,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pattern), cmocka_unit_test(no_numbers), cmocka_unit_test(every_rounding),
-        cmocka_unit_test(too_large),     cmocka_unit_test(elements),
+        cmocka_unit_test(too_large),     cmocka_unit_test(elements),   cmocka_unit_test(e4m3),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
--- precision_name.lua:4: precision.weights must be one of fp32, fp16, bf16, int8, int4, got "fp15"
+-- precision_name.lua:4: precision.weights must be one of fp32, fp16, bf16, int8, int4, fp8, got "fp15"
 local ftx = require "ftx"
 local llama = require "llama"
 return ftx.model {
