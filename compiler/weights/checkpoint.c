@@ -368,7 +368,7 @@ static bool check_weight(const Checkpoint *c, const Spec *spec, Id id, int64_t i
                           "weight \"%s\" is a vector, but \"%s\" in %s is a matrix of %s: only matrices are read "
                           "from it",
                           name, t->name, c->path, t->stored);
-    if (m && m->deltas.n && t->coded && t->coded->form.type)
+    if (m && m->deltas.n && t->coded && t->coded->form.type && t->coded->form.type != DT_FP8)
         return diag_error(d, v->loc,
                           "weight \"%s\" is stored as codes of few bits in %s: an adapter is merged into the original "
                           "checkpoint only",

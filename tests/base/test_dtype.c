@@ -88,9 +88,8 @@ static void e4m3(void **state)
     static const struct {
         uint8_t code;
         float number;
-    } known[] = {{0, 0},           {1, 0x1p-9f},     {7, 0x7p-9f},  {8, 0x1p-6f},     {0x38, 1},
-                 {0x3f, 1.875f},   {0x7e, 448},      {0xb8, -1},    {0x81, -0x1p-9f}, {0x40, 2},
-                 {0x4d, 6.5f}, {0x77, 240.0f}};
+    } known[] = {{0, 0},      {1, 0x1p-9f}, {7, 0x7p-9f},     {8, 0x1p-6f}, {0x38, 1},    {0x3f, 1.875f},
+                 {0x7e, 448}, {0xb8, -1},   {0x81, -0x1p-9f}, {0x40, 2},    {0x4d, 6.5f}, {0x77, 240.0f}};
     (void)state;
 
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)

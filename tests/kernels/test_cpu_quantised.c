@@ -462,8 +462,8 @@ static void codes(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes),    cmocka_unit_test(large),    cmocka_unit_test(many_rows),
-        cmocka_unit_test(epilogues), cmocka_unit_test(extremes), cmocka_unit_test(codes),
+        cmocka_unit_test(shapes),    cmocka_unit_test(large),        cmocka_unit_test(many_rows),
+        cmocka_unit_test(epilogues), cmocka_unit_test(extremes),     cmocka_unit_test(codes),
         cmocka_unit_test(numbers),   cmocka_unit_test(every_number),
     };
     const char *features = cpu_features(), *last = strrchr(features, ' ');

@@ -60,7 +60,8 @@ void *scene_make_packed(Scene *s, Id id)
 
         *to = (uint8_t)(*to | code << shift);
         values[i] = type == DT_FP8    ? scale * (float)ref_e4m3(code)
-                    : zero_bytes == 4 ? scale * (float)code - offset : scale * ((float)code - offset);
+                    : zero_bytes == 4 ? scale * (float)code - offset
+                                      : scale * ((float)code - offset);
     }
     simt_protect(p, room);
     s->input[id] = (RefTensor){values, DT_FP32};

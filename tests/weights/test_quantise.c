@@ -549,11 +549,10 @@ static void joined(void **state)
 static void parts(void **state)
 {
     enum { N = 24, K = 192, RANKS = 3 };
-    static const CodedForm forms[] = {
-        {DT_INT4, PACKED_FP16_ZEROS, 32},
-        {DT_INT8, PACKED_FP32, 64},
-        {DT_INT4, PACKED_FP32_MINIMA, 16},
-        {DT_FP8, PACKED_FP32, 32}};
+    static const CodedForm forms[] = {{DT_INT4, PACKED_FP16_ZEROS, 32},
+                                      {DT_INT8, PACKED_FP32, 64},
+                                      {DT_INT4, PACKED_FP32_MINIMA, 16},
+                                      {DT_FP8, PACKED_FP32, 32}};
     (void)state;
 
     for (size_t i = 0; i < LEN(forms); i++)

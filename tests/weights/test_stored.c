@@ -454,10 +454,10 @@ static void forms(void **state)
         float scale; /* of the last block; the others have 1 */
         CodedForm form;
     } kinds[] = {
-        {NULL, 3, 256, 0.125f, {DT_FP8, PACKED_FP16, 128}},   {NULL, 3, 256, 0.1f, {DT_FP8, PACKED_FP32, 128}},
-        {NULL, 3, 48, 0x1p-24f, {DT_FP8, PACKED_FP16, 16}},   {NULL, 3, 48, 0x1p-25f, {DT_FP8, PACKED_FP32, 16}},
-        {NULL, 3, 24, 1, {DT_NONE, PACKED_FP16, 0}},          {"128,128", 130, 192, 3, {DT_FP8, PACKED_FP16, 64}},
-        {"128,128", 1, 128, 3, {DT_FP8, PACKED_FP16, 128}},   {"2,40", 4, 80, 3, {DT_NONE, PACKED_FP16, 0}},
+        {NULL, 3, 256, 0.125f, {DT_FP8, PACKED_FP16, 128}},    {NULL, 3, 256, 0.1f, {DT_FP8, PACKED_FP32, 128}},
+        {NULL, 3, 48, 0x1p-24f, {DT_FP8, PACKED_FP16, 16}},    {NULL, 3, 48, 0x1p-25f, {DT_FP8, PACKED_FP32, 16}},
+        {NULL, 3, 24, 1, {DT_NONE, PACKED_FP16, 0}},           {"128,128", 130, 192, 3, {DT_FP8, PACKED_FP16, 64}},
+        {"128,128", 1, 128, 3, {DT_FP8, PACKED_FP16, 128}},    {"2,40", 4, 80, 3, {DT_NONE, PACKED_FP16, 0}},
         {"1,96", 2, 384, 65536.0f, {DT_FP8, PACKED_FP32, 32}}, {"4,512", 4, 256, 2, {DT_FP8, PACKED_FP16, 128}},
     };
     static unsigned char data[1 << 16];
