@@ -61,6 +61,7 @@ static void drop_job(const Answers *all, Job *j)
     free(j->refusal);
     free(j->logits);
     json_decref(j->hypotheses);
+    json_decref(j->states);
     requests_free(j->line);
     *j = (Job){0};
 }
@@ -90,12 +91,12 @@ static json_t *ids_json(const int32_t *ids, size_t n)
     return list;
 }
 
-static json_t *logprobs_json(const float *logprobs, size_t n)
+static json_t *numbers_json(const float *numbers, size_t n)
 {
     json_t *list = json_array();
 
     for (size_t i = 0; i < n; i++)
-        json_array_append_new(list, runner_json_number((double)logprobs[i]));
+        json_array_append_new(list, runner_json_number((double)numbers[i]));
     return list;
 }
 
@@ -108,7 +109,7 @@ static json_t *hypotheses_json(const Answers *all, const FtxHypothesis *h, size_
         json_t *o = json_object();
 
         json_object_set_new(o, "ids", ids_json(h[i].ids, h[i].count));
-        json_object_set_new(o, "logprobs", logprobs_json(h[i].logprobs, h[i].logprobs ? h[i].count : 0));
+        json_object_set_new(o, "logprobs", numbers_json(h[i].logprobs, h[i].logprobs ? h[i].count : 0));
         if (all->info.has_tokenizer)
             json_object_set_new(o, "text", runner_json_text(h[i].text, h[i].text_bytes));
         json_object_set_new(o, "score", runner_json_number((double)h[i].score));
@@ -126,7 +127,7 @@ static json_t *answer_json(const Answers *all, const Answer *a)
     if (all->info.has_tokenizer)
         json_object_set_new(o, "text", runner_json_text(a->out ? a->out : "", a->out_bytes));
     json_object_set_new(o, "ids", ids_json(a->ids, a->n));
-    json_object_set_new(o, "logprobs", logprobs_json(a->logprobs, a->n));
+    json_object_set_new(o, "logprobs", numbers_json(a->logprobs, a->n));
     json_object_set_new(o, "finish", json_string(finish_name(a->finish)));
     return o;
 }
@@ -173,6 +174,8 @@ static void print_json(const Answers *all, const Job *j)
             json_array_append_new(l, runner_json_number((double)j->logits[i]));
         json_object_set_new(o, "logits", l);
     }
+    if (j->states)
+        json_object_set(o, "states", j->states);
     json_object_set_new(o, "timings", timings_json(j));
     json_object_set_new(o, "device", json_string(all->info.device));
     runner_json_print(o);
@@ -290,14 +293,24 @@ static void take_hypotheses(Answers *all, Job *j, const FtxEvent *e)
         j->hypotheses = hypotheses_json(all, h, n);
 }
 
+/* A list of numbers for each row. */
+static void take_states(const Answers *all, Job *j, const FtxEvent *e)
+{
+    j->states = j->states ? j->states : json_array();
+    for (size_t i = 0; i < e->states_count; i++)
+        json_array_append_new(j->states, numbers_json(e->states + i * all->info.states, all->info.states));
+}
+
 void answers_take(Answers *all, const FtxEvent *e)
 {
     Job *j = e->user;
     Answer *a = &j->answers[e->sample];
     const float *logits;
 
-    if (j->first == 0.0)
+    if (j->first == 0.0 && (e->token >= 0 || !e->states_count))
         j->first = command_seconds();
+    if (e->states_count)
+        take_states(all, j, e);
     j->prompt_tokens = (int)e->prompt_tokens;
     j->cached_tokens = (int)e->cached_tokens;
     all->tokens += e->token >= 0;

@@ -31,6 +31,7 @@ typedef struct Job {
     double start, first, end; /* when it was submitted, its first token, its end; 0: not yet */
     float *logits;
     json_t *hypotheses; /* of a beam search */
+    json_t *states;     /* rows of numbers; NULL: not asked for */
     LineRequest *line;  /* --requests: what the text says; else NULL */
 } Job;
 

@@ -24,7 +24,7 @@ typedef struct Options {
     bool help, batch, requests, keep_newline, literal, json, logits, no_bos, profile, quiet, prefix_cache, overcommit;
     bool has_max_prompt;
     const char *messages, *tools, *variables, *template_name;
-    const char *device, *file, *ids, *types, *prefix, *language, *pair, *truncate, *trace;
+    const char *device, *file, *ids, *types, *prefix, *language, *pair, *truncate, *trace, *states;
     int threads, max_prompt;
     uint64_t random_weights, kv_memory;
     Settings settings;
@@ -70,6 +70,10 @@ static const Option table[] = {
     {"--no-bos", 0, OPT_FLAG, NULL, "do not add the tokens that the tokenizer puts around a prompt", AT(no_bos), 0},
     {"--json", 0, OPT_FLAG, NULL, "one object for each prompt, see below", AT(json), 0},
     {"--logits", 0, OPT_FLAG, NULL, "with --json: the raw logits at the last token of the prompt", AT(logits), 0},
+    {"--states", 0, OPT_TEXT, "last|mean|tokens",
+     "with --json: the last layer's states of the prompt's last token, their mean over the prompt, or those of each token "
+     "(artifacts compiled with -D states=true)",
+     AT(states), 0},
     {"--device", 'd', OPT_TEXT, "NAME",
      "cpu, cuda, cuda:N or auto; cpu:0,1 or cuda:0,1: one for each rank (docs/parallel.md)", AT(device), 0},
     {"--threads", 0, OPT_INT, "N", "CPU threads (default: one for each CPU of this process)", AT(threads), 0},
@@ -152,6 +156,17 @@ static bool take_language(Run *r)
     return n_literal != 1 || literal != id;
 }
 
+static bool take_states(const char *word, size_t *states)
+{
+    static const char *const words[] = {
+        [FTX_STATES_LAST] = "last", [FTX_STATES_MEAN] = "mean", [FTX_STATES_TOKENS] = "tokens"};
+
+    for (*states = FTX_STATES_LAST; *states < LEN(words); (*states)++)
+        if (strcmp(word, words[*states]) == 0)
+            return true;
+    return false;
+}
+
 /* The spec's defaults, replaced by the options; submit refuses what exceeds a compiled maximum. */
 static int make_request(Run *r)
 {
@@ -165,8 +180,13 @@ static int make_request(Run *r)
         return code;
     if (o->has_max_prompt)
         q->max_prompt = o->max_prompt;
-    if (!o->json && (o->logits || o->settings.has_n_best))
-        return command_mistake("run", "%s: only with --json", o->logits ? "--logits" : "--n-best");
+    if (!o->json && (o->logits || o->states || o->settings.has_n_best))
+        return command_mistake("run", "%s: only with --json",
+                               o->logits   ? "--logits"
+                               : o->states ? "--states"
+                                           : "--n-best");
+    if (o->states && !take_states(o->states, &q->states))
+        return command_mistake("run", "--states: expected last, mean or tokens, found \"%.100s\"", o->states);
     if (o->prefix && !options_list(o->prefix, &r->prefix, &q->prefix_count))
         return command_mistake(
             "run", "--prefix-ids: expected whole numbers of 32 bits with commas between, found \"%.100s\"", o->prefix);
@@ -316,6 +336,7 @@ static const char *option_of_writing(const Options *o)
            : o->settings.ignore_eos ? "--ignore-eos"
            : o->no_bos              ? "--no-bos"
            : o->logits              ? "--logits"
+           : o->states              ? "--states"
                                     : NULL;
 }
 

@@ -191,6 +191,7 @@ typedef struct FtxModelInfo {
     const int32_t *end_ids;  /* [end_ids_count]: tokens that end a text */
     size_t end_ids_count;
     const char *plan; /* which code of the artifact runs: "cpu", "sm_90a", "h200" (tuned for that GPU) */
+    size_t states;    /* decoders: width of the states that FtxRequest.states asks for; 0: compiled without them */
 } FtxModelInfo;
 
 /* Maps an artifact, chooses a device and loads weights and code. options may be NULL for all defaults; the allocator's
@@ -288,6 +289,11 @@ typedef enum FtxTruncate {
 #define FTX_EARLY
 typedef enum FtxEarly { FTX_EARLY_FALSE, FTX_EARLY_TRUE, FTX_EARLY_NEVER } FtxEarly;
 #endif
+
+/* The states of a decoder's last layer, behind its final norm: what its head makes logits of. LAST: of the prompt's last
+ * token. MEAN: their mean over the prompt. TOKENS: of each token that the model reads, the prompt's and the new ones but the
+ * last. */
+typedef enum FtxStates { FTX_STATES_NONE, FTX_STATES_LAST, FTX_STATES_MEAN, FTX_STATES_TOKENS } FtxStates;
 
 /* One request. Get it from ftx_request_default, then change fields. ftx_engine_submit refuses a value that is out of
  * its range or above its compiled maximum, and names the field. The ranges are stated here and by `ftxc help run`. */
@@ -395,6 +401,12 @@ typedef struct FtxRequest {
      * it is called while the step runs that computes the token's logits. */
     bool (*mask)(void *mask_user, int sample, const int32_t *ids, size_t count, uint32_t *bits);
     void *mask_user;
+
+    /* FtxStates: which states FtxEvent.states has. The artifact must be compiled with -D states=true. Prompts with MEAN and
+     * TOKENS are computed whole, also where FtxOptions.prefix_cache has their beginning; on a GPU no step runs ahead while
+     * such a request reads its prompt, with TOKENS while it runs. Of one sample; not with a beam search or
+     * prompt_logprobs. */
+    size_t states;
 } FtxRequest;
 
 /* Fills request->size bytes of *request with the model's defaults. FTX_EINVAL: that size is wrong. Programs call
@@ -451,6 +463,13 @@ typedef struct FtxEvent {
     size_t prompt_first, prompt_count;
     const float *prompt_logprobs;
     const FtxTop *prompt_top;
+
+    /* With FtxRequest.states: [states_count][FtxModelInfo.states], the engine's and valid until its next call. LAST and
+     * MEAN: one row, in the event of the first token. TOKENS: of tokens states_first to states_first + states_count - 1 of
+     * prompt and text, once each and in order; the event of a new token has that of the token before it, and parts of a
+     * prompt have events of their own, without a token. */
+    const float *states;
+    size_t states_first, states_count;
 } FtxEvent;
 
 /* Opens an engine: memory for FtxModelInfo.sequences requests that run and FtxOptions.queue_requests that wait.

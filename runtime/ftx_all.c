@@ -72,4 +72,5 @@
 #include "engine/engine.c"
 #include "engine/bench.c"
 #include "engine/score.c"
+#include "engine/states.c"
 #include "engine/encode.c"

@@ -162,6 +162,7 @@ static FtxFacts *facts_of(Writer *w, const char *sidecar)
     f->start = s->start;
     f->pad = s->pad;
     f->pooled = s->pooled;
+    f->states = s->states;
     f->types = s->types;
     f->source_vocab = s->source_vocab;
     f->input = s->input;

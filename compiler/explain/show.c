@@ -69,6 +69,12 @@ static void show_vectors(const Artifact *a, FILE *out)
     }
 }
 
+static void show_states(const FtxFacts *f, FILE *out)
+{
+    if (f->states)
+        fprintf(out, "  states       %u numbers a token, for requests that ask for them\n", f->states);
+}
+
 static void show_model(const Artifact *a, const char *path, FILE *out)
 {
     const FtxFacts *f = a->facts;
@@ -86,6 +92,7 @@ static void show_model(const Artifact *a, const char *path, FILE *out)
         show_vectors(a, out);
     else
         show_generation(a, out);
+    show_states(f, out);
     fprintf(out, "  tokenizer    %s\n", a->tokenizer ? window_bytes(a->tokenizer_bytes) : "none: prompts must be ids");
     fprintf(out, "  weights      %s%s%s\n", window_bytes(f->weight_bytes),
             f->sidecar       ? " in "

@@ -213,6 +213,8 @@ uint32_t *ir_uses(const Graph *g)
         uses[g->output]++;
     if (g->pooled)
         uses[g->pooled]++;
+    if (g->states)
+        uses[g->states]++;
     if (g->entry)
         uses[g->entry]++;
     return uses;
@@ -275,7 +277,7 @@ void ir_sweep(Graph *g)
     Id *now = arena_array(g->scratch, Id, g->values.n);
     Id n = 1;
 
-    live[g->output] = live[g->logits] = live[g->pooled] = live[g->entry] = true;
+    live[g->output] = live[g->logits] = live[g->pooled] = live[g->states] = live[g->entry] = true;
     for (Id v = (Id)g->values.n - 1; v > 0; v--)
         for (int i = 0; live[v] && i < IR_MAX_ARGS; i++)
             live[ir_value(g, v)->args[i]] = true;
@@ -293,5 +295,6 @@ void ir_sweep(Graph *g)
     g->output = now[g->output];
     g->logits = now[g->logits];
     g->pooled = now[g->pooled];
+    g->states = now[g->states];
     g->entry = now[g->entry];
 }

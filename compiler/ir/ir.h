@@ -14,7 +14,7 @@
  *     output %120
  *
  * round-trips: print(parse(t)) == t. A graph that is no decoder has a line `kind encoder` or `kind seq2seq` before the
- * values; an encoder may have `pooled %121` and `entry %9` after them. `-` is a missing argument, `#` begins a comment
+ * values; an encoder may have `pooled %121` and `entry %9` after them, a decoder `states %121`. `-` is a missing argument, `#` begins a comment
  * line, `;` stands before the spec line. Strings take \" \\ and \xHH. */
 #ifndef FTXC_IR_H
 #define FTXC_IR_H
@@ -101,6 +101,7 @@ typedef struct Graph {
     Id output;      /* the sampled tokens; of an encoder the hidden states */
     Id logits;      /* the argument of the output where that is sample or beam; else 0 */
     Id pooled;      /* encoder: one vector for each sequence; 0: none */
+    Id states;      /* decoder: the states of the last layer, a result beside the tokens; 0: they are none */
     Id entry;       /* encoder: the value that a caller may bring in place of ids; 0: none */
     uint32_t facts; /* which passes have run: IR_CLEAN ... */
     Arena *keep;    /* lives as long as the graph */

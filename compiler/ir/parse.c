@@ -312,7 +312,7 @@ static bool kind(Reader *r)
     return diag_error(r->d, r->loc, "no kind is called \"%s\"; it must be decoder, encoder or seq2seq", word);
 }
 
-/* A line that begins with a word: graph, limits, kind, facts, output, pooled, entry. */
+/* A line that begins with a word: graph, limits, kind, facts, output, pooled, states, entry. */
 static bool statement(Reader *r)
 {
     char word[32];
@@ -328,7 +328,8 @@ static bool statement(Reader *r)
         return facts(r);
     if (strcmp(word, "kind") == 0)
         return kind(r);
-    if (strcmp(word, "output") != 0 && strcmp(word, "pooled") != 0 && strcmp(word, "entry") != 0)
+    if (strcmp(word, "output") != 0 && strcmp(word, "pooled") != 0 && strcmp(word, "states") != 0 &&
+        strcmp(word, "entry") != 0)
         return diag_error(r->d, r->loc, "no statement is called \"%s\"", word);
     if (!accept(r, '%'))
         return fail(r, "%");
@@ -337,7 +338,7 @@ static bool statement(Reader *r)
     if (i < 1 || i >= (int64_t)r->g->values.n)
         return diag_error(r->d, r->loc, "%s: the graph has no value %%%lld", word, (long long)i);
     if (word[0] != 'o') {
-        *(word[0] == 'p' ? &r->g->pooled : &r->g->entry) = (Id)i;
+        *(word[0] == 'p' ? &r->g->pooled : word[0] == 's' ? &r->g->states : &r->g->entry) = (Id)i;
         return true;
     }
     r->g->output = (Id)i;

@@ -105,6 +105,8 @@ void ir_print(const Graph *g, FILE *out)
         fprintf(out, "output %%%u\n", g->output);
     if (g->pooled)
         fprintf(out, "pooled %%%u\n", g->pooled);
+    if (g->states)
+        fprintf(out, "states %%%u\n", g->states);
     if (g->entry)
         fprintf(out, "entry %%%u\n", g->entry);
 }

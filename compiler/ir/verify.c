@@ -125,6 +125,14 @@ bool ir_verify(const Graph *g, Diag *d)
         return diag_error(d, nowhere, "the logits are %%%u, the output reads another value", g->logits);
     if (g->pooled >= g->values.n || (g->pooled && g->kind != FTX_MODEL_ENCODER))
         return diag_error(d, nowhere, "pooled: %%%u is not a value of an encoder", g->pooled);
+    if (g->states >= g->values.n || (g->states && g->kind != FTX_MODEL_DECODER))
+        return diag_error(d, nowhere, "states: %%%u is not a value of a decoder", g->states);
+    if (g->states) {
+        const Shape h = ir_value(g, g->states)->shape;
+
+        if (h.rank != 2 || h.dim[0].kind != DIM_T || h.dim[1].kind != DIM_CONST)
+            return diag_error(d, nowhere, "states is %s, it must be [T,D]", ir_shape_text(g->scratch, h));
+    }
     if (g->entry >= g->values.n || (g->entry && (g->kind != FTX_MODEL_ENCODER || g->entry == g->output)))
         return diag_error(d, nowhere, "entry: %%%u is not an inner value of an encoder", g->entry);
     if (g->entry) {

@@ -132,6 +132,8 @@ static Sizes sizes_of(const Lower *l)
 
     if (g->kind == FTX_MODEL_ENCODER)
         s.D = ir_value(g, g->output)->shape.dim[1].n;
+    if (g->states)
+        s.D = ir_value(g, g->states)->shape.dim[1].n;
     if (g->pooled)
         s.POOL = ir_value(g, g->pooled)->shape.dim[1].n;
     if (g->entry)

@@ -3,7 +3,7 @@
  *   matrices        precision.weights   converted from the checkpoint's type when they are packed
  *   vectors, tables fp32                they are small, and gains near 1 keep all their digits
  *   activations     the compute type    kernels sum in fp32 whatever the type
- *   logits, pooled  fp32                and the values between the last product and them; a router's logits, too
+ *   logits, pooled, states  fp32                and the values between the last product and them; a router's logits, too
  *   hidden          fp32                the hidden states that an encoder returns
  *   quantised       int8, int4, fp8     of weights that are stored as codes (quantise.c)
  *
@@ -56,6 +56,7 @@ void precision_apply(Graph *g, const Precision *p, DType compute)
             make_fp32(g, ir_value(g, id)->args[0]);
     make_fp32(g, g->logits);
     make_fp32(g, g->pooled);
+    make_fp32(g, g->states);
     if (g->kind == FTX_MODEL_ENCODER)
         ir_value(g, g->output)->type = DT_FP32;
 }

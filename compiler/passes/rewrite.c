@@ -115,6 +115,7 @@ bool rewrite_run_with(Graph *g, Rule *rule, const void *user)
     }
     now.output = r.map[g->output];
     now.pooled = r.map[g->pooled];
+    now.states = r.map[g->states];
     now.entry = r.map[g->entry];
     now.logits = ir_logits(&now);
     *g = now;

@@ -157,7 +157,7 @@ static Operand operand_of(const Lower *l, const Program *p, const Group *g, size
     } else if (v && v == l->g->pooled) {
         o.kind = OPERAND_NAMED;
         o.at = FTX_NAMED_pooled;
-    } else if (v && v == l->g->output && l->g->kind == FTX_MODEL_ENCODER) {
+    } else if (v && (v == l->g->states || (v == l->g->output && l->g->kind == FTX_MODEL_ENCODER))) {
         o.kind = OPERAND_NAMED;
         o.at = FTX_NAMED_hidden;
     } else if (v && v == l->g->logits) {

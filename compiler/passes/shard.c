@@ -106,7 +106,7 @@ static void ask_arguments(Shard *s, Id id)
 {
     const Value *v = ir_value(s->g, id);
     const ShardRule *follows = rule_of(v, SPLIT);
-    const bool result = id == s->g->output || id == s->g->pooled || id == s->g->entry;
+    const bool result = id == s->g->output || id == s->g->pooled || id == s->g->states || id == s->g->entry;
 
     if (result)
         ask(s, id, 1, false);
@@ -165,7 +165,7 @@ static void choose_layout(Shard *s, Id id)
         s->rule[id] = sum;
         return;
     }
-    if (!split || id == g->output || id == g->pooled || id == g->entry)
+    if (!split || id == g->output || id == g->pooled || id == g->states || id == g->entry)
         return;
     if (v->op == OP_ATTEND) {
         const int64_t heads = columns_of(g, v->args[1]), kv = pieces_of_keys(s, heads);

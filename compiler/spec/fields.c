@@ -52,6 +52,7 @@ static const Field fields[] = {
     {"pad", COUNT, -1, MAX_ID, -1, false, ALL},
     {"pooling", TEXT, 0, 0, 0, false, VECTORS},
     {"normalize", FLAG, 0, 0, 0, false, VECTORS},
+    {"states", FLAG, 0, 0, 0, false, 1 << FTX_MODEL_DECODER},
     {"labels", TEXTS, 0, 0, 0, false, VECTORS},
     {"scoring", TEXT, 0, 0, 0, false, VECTORS},
     {"precision.weights", TYPE, 0, 1, DT_BF16, false, ALL},

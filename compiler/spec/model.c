@@ -1,6 +1,7 @@
 /* model.c - ftx.*: ftx.model makes the Spec of a table; the others serve specs, families and checkouts. */
 #include "fields.h"
 #include "settings.h"
+#include "values.h"
 
 #include <math.h>
 #include <string.h>
@@ -101,6 +102,7 @@ static void read_facts(lua_State *L)
             add_layer(spec, g, v);
     }
     spec->positions = settings_positions(g, false);
+    spec->states = g->states ? (uint32_t)ir_value(g, g->states)->shape.dim[1].n : 0;
     if (!spec->layers || !spec->hidden)
         sandbox_fail(L, "graph has no %s: a decoder embeds ids and attends to a cache in every layer",
                      spec->hidden ? "attend" : "embed");
@@ -164,6 +166,48 @@ static void read_pooling(lua_State *L, int t)
     }
 }
 
+/* Whether each row of the result depends only on the same row of argument 0. */
+static bool is_row_wise(Op op)
+{
+    return op == OP_RMSNORM || op == OP_LAYERNORM || op == OP_LINEAR || op == OP_SCALE || op == OP_ACT;
+}
+
+/* What v is where it is computed for each token, not for a sequence's last one. */
+static Id of_tokens(lua_State *L, Id v)
+{
+    Graph *g = reader_of(L)->graph;
+    const Value from = *ir_value(g, v);
+    Attrs attrs = {.n = from.n_attrs};
+    Id x;
+
+    if (from.shape.dim[0].kind == DIM_T)
+        return v;
+    if (from.op == OP_SELECT_LAST)
+        return from.args[0];
+    if (!is_row_wise(from.op))
+        sandbox_fail(L, "states: the head reads what %s makes of each sequence, and only the rows of norm, linear, scale "
+                        "and act are known for each token", ir_op_name(from.op));
+    x = of_tokens(L, from.args[0]);
+    for (uint32_t i = 0; i < from.n_attrs; i++)
+        attrs.at[i] = from.attrs[i];
+    return value_add(L, from.op, x, from.args[1], from.args[2], &attrs);
+}
+
+/* The field states: what the head reads is a result, too, of each token of a step. */
+static void read_states(lua_State *L, int t)
+{
+    Graph *g = reader_of(L)->graph;
+    Id head = g->logits;
+
+    if (!field_flag(L, t, "states"))
+        return;
+    while (head && ir_value(g, head)->op != OP_LINEAR)
+        head = is_row_wise(ir_value(g, head)->op) ? ir_value(g, head)->args[0] : 0;
+    if (!head)
+        sandbox_fail(L, "states: the logits are not made by a linear, which would read the states");
+    g->states = of_tokens(L, ir_value(g, head)->args[0]);
+}
+
 static int ftx_model(lua_State *L)
 {
     Reader *r = reader_of(L);
@@ -191,6 +235,8 @@ static int ftx_model(lua_State *L)
         g->kind = r->sources ? FTX_MODEL_SEQ2SEQ : FTX_MODEL_DECODER;
     }
     fields_fit(L, 1);
+    if (g->kind == FTX_MODEL_DECODER)
+        read_states(L, 1);
     ir_sweep(g);
     read_facts(L);
     settings_limits(L, 1);

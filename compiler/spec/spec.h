@@ -37,7 +37,7 @@ typedef struct Spec {
     uint32_t positions;
     /* encoders, and decoders that read a source: see graph->kind */
     int32_t start, pad; /* -1: none */
-    uint32_t pooled, types, source_vocab, input;
+    uint32_t pooled, states, types, source_vocab, input;
     const char *labels; /* names of a classifier's classes, a line each; NULL: none */
     uint32_t n_labels, scoring;
     const int32_t *bad_words; /* the ids of all words; the last id of each word is stored as ~id */

@@ -60,6 +60,13 @@ class Early(IntEnum):
     FTX_EARLY_NEVER = 2
 
 
+class States(IntEnum):
+    FTX_STATES_NONE = 0
+    FTX_STATES_LAST = 1
+    FTX_STATES_MEAN = 2
+    FTX_STATES_TOKENS = 3
+
+
 class Finish(IntEnum):
     FTX_RUNNING = 0
     FTX_FINISH_END = 1
@@ -139,6 +146,7 @@ class FtxModelInfo(Structure):
         ("end_ids", POINTER(c_int32)),
         ("end_ids_count", c_size_t),
         ("plan", POINTER(c_char)),
+        ("states", c_size_t),
     ]
 
 
@@ -225,6 +233,7 @@ class FtxRequest(Structure):
         ("prompt_logprobs", c_int),
         ("mask", CFUNCTYPE(c_bool, c_void_p, c_int, POINTER(c_int32), c_size_t, POINTER(c_uint32))),
         ("mask_user", c_void_p),
+        ("states", c_size_t),
     ]
 
 
@@ -258,6 +267,9 @@ class FtxEvent(Structure):
         ("prompt_count", c_size_t),
         ("prompt_logprobs", POINTER(c_float)),
         ("prompt_top", POINTER(FtxTop)),
+        ("states", POINTER(c_float)),
+        ("states_first", c_size_t),
+        ("states_count", c_size_t),
     ]
 
 

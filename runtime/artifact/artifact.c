@@ -176,7 +176,7 @@ static FtxStatus check_named(const Artifact *a, const ArtifactPlan *p, FtxError 
                    .ENDS = f->end_ids,
                    .WORDS = f->bad_words,
                    .RING = FTX_OUT_RING,
-                   .D = encoder ? f->hidden : 0,
+                   .D = encoder ? f->hidden : f->states,
                    .POOL = f->pooled,
                    .SRC = f->source_context,
                    .SOURCES = f->sources,

@@ -66,6 +66,7 @@ static FtxStatus check_numbers(const Artifact *a, FtxError *err)
         {"bad_words", f->bad_words, 0},
         {"positions", f->positions, 0},
         {"pooled", f->pooled, 0},
+        {"states", f->states, 0},
         {"types", f->types, 0},
         {"input", f->input, 0},
         {"labels", f->n_labels, 0},
@@ -108,6 +109,8 @@ static FtxStatus check_numbers(const Artifact *a, FtxError *err)
         return ftx_fail(err, FTX_EFORMAT,
                         "its kind %u, source_context %u, pooled %u and start id %d do not belong together", f->kind,
                         f->source_context, f->pooled, f->start);
+    if (f->states && f->kind != FTX_MODEL_DECODER)
+        return ftx_fail(err, FTX_EFORMAT, "its states of %u do not belong to kind %u", f->states, f->kind);
     if ((!encoder && (f->input || f->n_labels)) || (f->n_labels && f->n_labels != f->pooled) ||
         f->scoring > FTX_SCORING_SOFTMAX)
         return ftx_fail(err, FTX_EFORMAT, "its input of %u, %u labels and scoring %u do not belong to a vector of %u",

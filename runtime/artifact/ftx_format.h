@@ -135,6 +135,7 @@ typedef struct FtxFacts { /* 288 bytes */
     uint32_t fixed_sums;     /* 1: on a GPU each value has one order of sums in all programs (precision.sums) */
     uint32_t
         whole_prompts; /* 1: tokens of a prompt see later ones, so it is read in one step, and its pages are its own */
+    uint32_t states;   /* FTX_MODEL_DECODER: width of $hidden, the states of the last layer; 0: there are none */
 } FtxFacts;
 
 typedef struct FtxWeight { /* 80 bytes */

@@ -26,7 +26,7 @@ static const uint64_t MAX_SPACE = (uint64_t)1 << 46; /* 64 TiB: sums of offsets 
     SIZE(ENDS, "end_ids") \
     SIZE(WORDS, "ids of bad words") \
     SIZE(RING, "FTX_OUT_RING") \
-    SIZE(D, "width of an encoder's hidden states") \
+    SIZE(D, "width of hidden states that are a result") \
     SIZE(POOL, "width of its pooled vector") \
     SIZE(SRC, "source_context") \
     SIZE(SOURCES, "sources") \

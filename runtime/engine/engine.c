@@ -99,8 +99,10 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, const EngineSizes 
         r->ids = carve(c, f->context, sizeof *r->ids);
         r->source = carve(c, f->source_context, sizeof *r->source);
     }
+    to->states = carve(c, (size_t)f->tokens * f->states, sizeof *to->states);
     for (uint32_t i = 0; i < requests; i++) { /* rarely touched, so they are kept apart from the others */
         r = e ? &e->request[i] : &nobody;
+        r->states_sum = carve(c, f->states, sizeof *r->states_sum);
         r->logits = carve(c, f->vocab, sizeof *r->logits);
     }
     draw_lay_out(&to->draw, c, f, f->kind == FTX_MODEL_ENCODER ? 0 : slots, size->threads);

@@ -126,6 +126,9 @@ typedef struct Request {
     int allowed;       /* ids that that mask allows: 0, 1 or 2 for more */
     int32_t only;      /* the first of them */
     bool wants_prompt; /* log-probabilities of the prompt: its rows are of one token each (score.c) */
+    FtxStates states;  /* FtxRequest.states */
+    int states_done;   /* of so many first tokens the states are returned, or are in states_sum (states.c) */
+    float *states_sum; /* [facts.states]: FTX_STATES_MEAN */
     bool (*mask)(void *user, int sample, const int32_t *ids, size_t count, uint32_t *bits);
     void *mask_user;
     FtxParams params;
@@ -252,6 +255,7 @@ struct FtxEngine {
     float *prompt_logprob; /* [sequences]: of the prompt that score_prompt has worked on, and its likeliest tokens */
     FtxTop *prompt_top;    /* [sequences][MOST_TOP] */
     const Request *scored; /* whose prompt that is, in this step */
+    float *states;         /* [tokens][facts.states]: of the rows whose results are being taken, as far as they are wanted */
     Flight flight;
     Flight landing;    /* the one before, while its last run is waited for and `flight` is composed already */
     FtxOut *landed;    /* [sequences]: results of the run that is being taken, by row */
@@ -320,6 +324,14 @@ double draw_log_sum(FtxEngine *e, const Request *r);
 bool score_pending(const Request *r); /* log-probabilities of its prompt are still to be computed */
 /* Between flights: does so for some tokens of one running request, and adds their event. */
 FtxStatus score_prompt(FtxEngine *e, Events *v, FtxError *err);
+
+/* states.c */
+bool states_wait(const Request *r, int from); /* the host reads states of its row that begins at `from` */
+/* Tokens of r's prompt that it may take over from others: those whose states nobody needs any more. */
+int states_reusable(const Request *r, int tokens);
+FtxStatus states_land(FtxEngine *e, const Flight *f, FtxError *err); /* f's run has ended: copies those that are wanted */
+/* Row i's states into the event of its token; event NULL: there is none, and one is added if it has states. */
+void states_tell(FtxEngine *e, const Flight *f, int i, FtxEvent *event, Events *v);
 
 /* request.c */
 /* The caller's request with the fields that this library knows; those that the caller lacks have the model's

@@ -332,6 +332,7 @@ FtxStatus ftx_model_describe(const FtxModel *m, FtxModelInfo *to)
         .end_ids_count = f->n_ends,
         .has_chat = m->chat.head != NULL,
         .plan = artifact_string(&m->artifact, m->plan->head->name),
+        .states = f->states,
     };
 
     if (!s)

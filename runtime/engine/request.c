@@ -119,6 +119,23 @@ static FtxStatus check_settings(const FtxEngine *e, const FtxRequest *q, FtxErro
     return s;
 }
 
+static FtxStatus check_states(const FtxFacts *f, const FtxRequest *q, FtxError *err)
+{
+    if (q->states > FTX_STATES_TOKENS)
+        return ftx_fail(err, FTX_EINVAL, "states: expected none, last, mean or tokens (FtxStates), found %zu",
+                        q->states);
+    if (!q->states)
+        return FTX_OK;
+    if (f->kind != FTX_MODEL_DECODER)
+        return ftx_fail(err, FTX_EINVAL, "states: the model reads a source; only a decoder's are returned");
+    if (!f->states)
+        return ftx_fail(err, FTX_EINVAL,
+                        "states: this artifact was compiled without them; compile it again with -D states=true");
+    if (q->beams > 1 || q->samples > 1 || q->prompt_logprobs)
+        return ftx_fail(err, FTX_EINVAL, "states: not with beams, several samples or prompt_logprobs");
+    return FTX_OK;
+}
+
 /* No processor changes the logits, except the temperature. */
 static bool is_plain(const Request *r, const FtxRequest *q)
 {
@@ -247,6 +264,7 @@ void request_follow(const FtxEngine *e, Request *r, Request *leader, int sample)
     r->bad_words = room.bad_words;
     r->pages = room.pages;
     r->key = room.key;
+    r->states_sum = room.states_sum;
     r->logits = room.logits;
     r->stream.text = room.stream.text;
     memcpy(room.bias, leader->bias, (size_t)leader->n_bias * sizeof *r->bias);
@@ -442,6 +460,8 @@ FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *
 {
     FtxStatus s = check_settings(e, q, err);
 
+    if (!s)
+        s = check_states(e->facts, q, err);
     memset(&r->stream.decoder, 0, sizeof r->stream.decoder);
     r->stream.bytes = r->stream.out = r->stream.searched = r->stream.n_stops = 0;
     r->cancelled = r->has_logits = false;
@@ -451,6 +471,8 @@ FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *
     r->passed = 0;
     r->top = q->top_logprobs;
     r->wants_prompt = q->prompt_logprobs;
+    r->states = (FtxStates)q->states;
+    r->states_done = 0;
     r->mask = q->mask;
     r->mask_user = q->mask_user;
     r->asked = -1;

@@ -27,7 +27,7 @@ static uint32_t shared_tokens(const FtxEngine *e, const Request *r, int known)
 /* Pages of r that it may find. */
 static uint32_t most_pages(const FtxEngine *e, const Request *r)
 {
-    return shared_tokens(e, r, r->length - 1) / e->pages.prefix->block;
+    return shared_tokens(e, r, states_reusable(r, r->length - 1)) / e->pages.prefix->block;
 }
 
 uint32_t reuse_find(FtxEngine *e, Request *r)

@@ -398,8 +398,8 @@ static void choose_program(FtxEngine *e)
         const int left = w->request->limit - (w->from + w->count);
 
         decode = decode && is_decode(e, w) && w->emit;
-        /* the host reads logits after this step, or a beam search gets rows for its other lanes */
-        grows = grows || engine_reads_logits(w->request) ||
+        /* the host reads logits or states after this step, or a beam search gets rows for its other lanes */
+        grows = grows || engine_reads_logits(w->request) || states_wait(w->request, w->from) ||
                 ((w->request->wants_logits || w->request->beam.width) && w->emit &&
                  w->from + w->count == w->request->prompt);
         f->most = left > f->most ? left : f->most;

@@ -118,6 +118,7 @@ static FtxStatus score_text(FtxEngine *e, const int32_t *ids, size_t n, float *l
     r = list_last(&e->unused, 0);
     r->id = 0;
     r->wants_logits = r->on_host = r->wants_prompt = false;
+    r->states = FTX_STATES_NONE;
     r->top = 0;
     r->params = (FtxParams){.top_p = 1.0f, .repetition = 1.0f, .simple = 1, .logits = 1, .top_needed = 1};
     r->prompt = r->limit = (int)n;

@@ -164,6 +164,8 @@ FtxStatus take_land(FtxEngine *e, const Flight *f, FtxError *err)
         else
             reuse_landed(e, w->request, w->from + w->count);
     }
+    if (!s && e->facts->states)
+        s = states_land(e, f, err);
     if (!s)
         s = draw_flight(e, f, err);
     for (int i = 0, drawn = 0; i < f->rows && !s; i++) {
@@ -229,8 +231,9 @@ static void add_token(FtxEngine *e, Request *r, int i, FtxEvent *event)
     event->top_count = (size_t)r->top;
 }
 
-static FtxStatus tell_row(FtxEngine *e, Request *r, int i, Events *v, FtxError *err)
+static FtxStatus tell_row(FtxEngine *e, const Flight *f, int i, Events *v, FtxError *err)
 {
+    Request *r = f->row[i].request;
     const FtxOut *o = &e->landed[i];
     FtxEvent *event;
     bool stopped;
@@ -240,6 +243,7 @@ static FtxStatus tell_row(FtxEngine *e, Request *r, int i, Events *v, FtxError *
         return tell_group(e, r, o, v, err);
     r->first = r->first > 0.0 || o->token < 0 ? r->first : engine_now();
     event = submit_add_event(v, r);
+    states_tell(e, f, i, event, v);
     if (o->token != NO_TOKEN)
         add_token(e, r, i, event);
     event->finish = finish_of(r, o);
@@ -263,7 +267,9 @@ FtxStatus take_tell(FtxEngine *e, Flight *f, Events *v, FtxError *err)
     f->pending = f->pending && f->again;
     for (int i = 0; i < f->rows && !s; i++)
         if (f->row[i].request && !f->row[i].lane && f->row[i].emit)
-            s = tell_row(e, f->row[i].request, i, v, err);
+            s = tell_row(e, f, i, v, err);
+        else if (f->row[i].request && !f->row[i].lane)
+            states_tell(e, f, i, NULL, v);
     f->taken++;
     return s;
 }
