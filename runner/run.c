@@ -26,7 +26,7 @@ typedef struct Options {
     const char *messages, *tools, *variables, *template_name;
     const char *device, *file, *ids, *types, *prefix, *language, *pair, *truncate, *trace, *states;
     int threads, max_prompt;
-    uint64_t random_weights, kv_memory;
+    uint64_t random_weights, kv_memory, swap_memory;
     Settings settings;
 } Options;
 
@@ -71,7 +71,8 @@ static const Option table[] = {
     {"--json", 0, OPT_FLAG, NULL, "one object for each prompt, see below", AT(json), 0},
     {"--logits", 0, OPT_FLAG, NULL, "with --json: the raw logits at the last token of the prompt", AT(logits), 0},
     {"--states", 0, OPT_TEXT, "last|mean|tokens",
-     "with --json: the last layer's states of the prompt's last token, their mean over the prompt, or those of each token "
+     "with --json: the last layer's states of the prompt's last token, their mean over the prompt, or those of each "
+     "token "
      "(artifacts compiled with -D states=true)",
      AT(states), 0},
     {"--device", 'd', OPT_TEXT, "NAME",
@@ -86,6 +87,10 @@ static const Option table[] = {
     {"--overcommit", 0, OPT_FLAG, NULL,
      "prompts take KV memory as their answers grow: more run at once; where memory ends, one waits and is read again",
      AT(overcommit), 0},
+    {"--swap-memory", 0, OPT_BYTES, "4G",
+     "with --overcommit: host memory for keys and values of those that wait, where a copy is faster than to read them "
+     "again",
+     AT(swap_memory), 0},
     {"--random-weights", 0, OPT_SEED, "SEED", "draw the weights from a seed (artifacts without weights)",
      AT(random_weights), 0},
     {"--profile", 0, OPT_FLAG, NULL, "time of each kernel and the share of matrix products", AT(profile), 0},
@@ -554,6 +559,7 @@ int run(const char *artifact, int argc, char **argv)
     open.kv_bytes = o.kv_memory;
     open.prefix_cache = o.prefix_cache;
     open.overcommit = o.overcommit;
+    open.swap_bytes = o.swap_memory;
     if (command_rank(rest.at[0], &open, &code))
         return code;
     r = command_must(calloc(1, sizeof *r));

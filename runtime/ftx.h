@@ -143,6 +143,12 @@ typedef struct FtxOptions {
      * of each rank. */
     int devices[8];
     size_t device_count;
+
+    /* With overcommit: memory of the host for KV pages of preempted requests, taken when the engine opens (on a GPU pinned).
+     * A preempted request's pages are copied there and back where that takes less time than to recompute them, by times
+     * that ftx_engine_open measures; else, or if this memory is full, they are recomputed. 0: always. FTX_EINVAL: less than
+     * a page; an artifact for several ranks. Texts do not depend on it. */
+    uint64_t swap_bytes;
 } FtxOptions;
 
 /* A decoder continues a prompt. An encoder turns a text into vectors. A sequence-to-sequence model (a translator)
@@ -473,7 +479,7 @@ typedef struct FtxEvent {
 } FtxEvent;
 
 /* Opens an engine: memory for FtxModelInfo.sequences requests that run and FtxOptions.queue_requests that wait.
- * options may be NULL; allocator (NULL: the model's), kv_bytes, prefix_cache, overcommit, queue_... and step_ms are read. On failure *engine is NULL: FTX_ENOMEM, FTX_EDEVICE. The engine keeps the model open. */
+ * options may be NULL; allocator (NULL: the model's), kv_bytes, prefix_cache, overcommit, swap_bytes, queue_... and step_ms are read. On failure *engine is NULL: FTX_ENOMEM, FTX_EDEVICE. The engine keeps the model open. */
 FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine **engine, FtxError *err);
 
 /* Adds a request to those that wait. It is copied: its pointers are needed during the call only. *id, if id is not
@@ -505,6 +511,9 @@ typedef struct FtxStats {
     uint64_t preemptions, recomputed_tokens; /* FtxOptions.overcommit: and what they lost */
     uint64_t new_tokens;                     /* returned in events */
     uint64_t waiting_tokens;                 /* of prompts that wait */
+    uint64_t swaps;                     /* of the preemptions: pages were copied to the host (FtxOptions.swap_bytes) */
+    size_t swapped;                     /* requests that wait and have pages there */
+    size_t swap_pages, free_swap_pages; /* pages of that memory: all, and those that no request uses */
 } FtxStats;
 
 /* Writes stats->size bytes of *stats. FTX_EINVAL: that size is wrong. Programs call ftx_engine_stats. */

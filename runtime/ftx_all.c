@@ -58,6 +58,7 @@
 #include "engine/reuse.c"
 #include "engine/beams.c"
 #include "engine/grow.c"
+#include "engine/swap.c"
 #include "engine/queue.c"
 #include "engine/fair.c"
 #include "engine/batch.c"

@@ -183,6 +183,18 @@ static double preemptions(const MetricsRow *r)
     return (double)r->stats.preemptions;
 }
 
+static double swapped(const MetricsRow *r)
+{
+    return (double)r->stats.swapped;
+}
+
+static double swap_usage(const MetricsRow *r)
+{
+    const size_t all = r->stats.swap_pages;
+
+    return all ? (double)(all - r->stats.free_swap_pages) / (double)all : 0.0;
+}
+
 static double new_tokens(const MetricsRow *r)
 {
     return (double)r->metrics->new_tokens;
@@ -211,6 +223,11 @@ static void print_success(Text *t, const MetricsRow *row)
 static uint64_t refused(const MetricsRow *r)
 {
     return r->metrics->refused;
+}
+
+static uint64_t swaps(const MetricsRow *r)
+{
+    return r->stats.swaps;
 }
 
 static uint64_t recomputed(const MetricsRow *r)
@@ -245,6 +262,9 @@ void metrics_print(Text *t, const MetricsRow *rows, size_t n, size_t connections
     print_number(t, "prefix_cache_hits_total", "counter", "of these, tokens that were in the KV cache", rows, n, hits);
     print_number(t, "num_preemptions_total", "counter", "requests preempted for want of KV pages", rows, n,
                  preemptions);
+    print_number(t, "num_requests_swapped", "gauge", "requests whose KV pages are on the host", rows, n, swapped);
+    print_number(t, "cpu_cache_usage_perc", "gauge", "share of the host's KV pages that requests use, 0 to 1", rows, n,
+                 swap_usage);
     head(t, "request_success_total", "counter", "requests that have ended");
     for (size_t i = 0; i < n; i++)
         print_success(t, &rows[i]);
@@ -264,6 +284,7 @@ void metrics_print(Text *t, const MetricsRow *rows, size_t n, size_t connections
     text_printf(t, "# HELP ftx:connections open connections\n# TYPE ftx:connections gauge\nftx:connections %zu\n",
                 connections);
     print_own(t, "refused_total", "requests refused because the queue was full", rows, n, refused);
+    print_own(t, "swaps_total", "preempted requests whose KV pages were copied to the host", rows, n, swaps);
     print_own(t, "recomputed_tokens_total", "tokens that preempted requests had in the KV cache", rows, n, recomputed);
     for (size_t i = 0; i < n; i++)
         pthread_mutex_unlock(&rows[i].metrics->lock);

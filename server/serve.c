@@ -28,7 +28,7 @@ typedef struct Options {
     bool help, quiet, keep_reasoning, client_priority, no_prefix_cache, no_overcommit, no_seccomp;
     const char *host, *key_file, *device, *cors, *tools, *grammar_lib;
     int port, threads, workers, connections, per_address, queue, queue_seconds, step_ms, ping, drain;
-    uint64_t max_body, queue_tokens, kv_memory, random_weights;
+    uint64_t max_body, queue_tokens, kv_memory, swap_memory, random_weights;
     TextList names;
 } Options;
 
@@ -73,6 +73,11 @@ static const Option table[] = {
      "device memory for the KV cache of each model (default: what is free, less a reserve)", AT(kv_memory), 0},
     {"--no-prefix-cache", 0, OPT_FLAG, NULL, "read every prompt whole, also where an earlier one began alike",
      AT(no_prefix_cache), 0},
+    {"--swap-memory", 0, OPT_BYTES, "4G",
+     "host memory of each model for KV pages of preempted requests, where a copy is faster than to recompute them "
+     "(default: "
+     "none)",
+     AT(swap_memory), 0},
     {"--no-overcommit", 0, OPT_FLAG, NULL,
      "a request gets KV memory for all of its max_tokens when it begins (default: as it writes)", AT(no_overcommit), 0},
     {"--random-weights", 0, OPT_SEED, "SEED", "draw the weights from a seed (artifacts without weights)",
@@ -411,6 +416,7 @@ static int run_server(Server *s, const Options *o, const TextList *files)
     options.kv_bytes = o->kv_memory;
     options.prefix_cache = !o->no_prefix_cache;
     options.overcommit = !o->no_overcommit;
+    options.swap_bytes = o->swap_memory;
     options.step_ms = (size_t)o->step_ms;
     if (command_rank(files->at[0], &options, &code))
         return code;

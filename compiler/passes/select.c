@@ -63,8 +63,8 @@ static bool is_result(const Cover *c, Id v)
 {
     const Op op = ir_value(c->l->g, v)->op;
 
-    return v == c->l->g->output || v == c->l->g->pooled || v == c->l->g->states || op == OP_CACHE || op == OP_CROSS_CACHE ||
-           op == OP_CROSS_APPEND;
+    return v == c->l->g->output || v == c->l->g->pooled || v == c->l->g->states || op == OP_CACHE ||
+           op == OP_CROSS_CACHE || op == OP_CROSS_APPEND;
 }
 
 /* Whether every cover writes v to memory. */

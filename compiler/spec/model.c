@@ -185,8 +185,10 @@ static Id of_tokens(lua_State *L, Id v)
     if (from.op == OP_SELECT_LAST)
         return from.args[0];
     if (!is_row_wise(from.op))
-        sandbox_fail(L, "states: the head reads what %s makes of each sequence, and only the rows of norm, linear, scale "
-                        "and act are known for each token", ir_op_name(from.op));
+        sandbox_fail(L,
+                     "states: the head reads what %s makes of each sequence, and only the rows of norm, linear, scale "
+                     "and act are known for each token",
+                     ir_op_name(from.op));
     x = of_tokens(L, from.args[0]);
     for (uint32_t i = 0; i < from.n_attrs; i++)
         attrs.at[i] = from.attrs[i];

@@ -110,6 +110,7 @@ class FtxOptions(Structure):
         ("step_ms", c_size_t),
         ("devices", c_int * 8),
         ("device_count", c_size_t),
+        ("swap_bytes", c_uint64),
     ]
 
 
@@ -288,6 +289,10 @@ class FtxStats(Structure):
         ("recomputed_tokens", c_uint64),
         ("new_tokens", c_uint64),
         ("waiting_tokens", c_uint64),
+        ("swaps", c_uint64),
+        ("swapped", c_size_t),
+        ("swap_pages", c_size_t),
+        ("free_swap_pages", c_size_t),
     ]
 
 

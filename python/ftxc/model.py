@@ -226,13 +226,14 @@ class Model:
     kv_bytes  memory for the KV cache; 0: what is free, less a reserve. info.kv_tokens says how many tokens fit
     prefix_cache  keep keys and values of texts that have ended, for prompts that begin alike (FtxOptions.prefix_cache)
     overcommit  take KV memory as texts grow, so that more requests run at once (FtxOptions.overcommit)
+    swap_bytes  memory of the host for KV pages of preempted requests (FtxOptions.swap_bytes)
     """
 
     info: Info
 
     def __init__(self, path: Union[str, os.PathLike[str]], *, device: str = "auto", threads: int = 0,
                  random_weights: int = 0, kv_bytes: int = 0, prefix_cache: bool = False,
-                 overcommit: bool = False) -> None:
+                 overcommit: bool = False, swap_bytes: int = 0) -> None:
         options = new(_abi.FtxOptions)
         kind, _, ordinal = str(device).partition(":")
         kinds = {"auto": _abi.DeviceKind.FTX_DEVICE_AUTO, "cpu": _abi.DeviceKind.FTX_DEVICE_CPU,
@@ -242,6 +243,7 @@ class Model:
         options.device, options.ordinal = kinds[kind], int(ordinal or 0)
         options.threads, options.random_weights, options.kv_bytes = threads, random_weights, kv_bytes
         options.prefix_cache, options.overcommit = int(prefix_cache), int(overcommit)
+        options.swap_bytes = swap_bytes
         self._model = ctypes.c_void_p()
         call("ftx_model_open", os.fsencode(path), ctypes.byref(options), ctypes.byref(self._model))
         try:

@@ -1,6 +1,8 @@
 /* cache.c - how many pages an engine's KV cache has. */
 #include "cache.h"
 
+#include "../artifact/sizes.h"
+
 /* Kept free of the cache, for what comes later: CUDA graphs, the driver's own memory, other programs. */
 static const uint64_t least_reserve = UINT64_C(256) << 20;
 enum { RESERVE_PART = 50 }; /* and at least 1 / 50 of all memory */
@@ -38,4 +40,26 @@ FtxStatus cache_pages(const Artifact *a, const ArtifactPlan *p, uint64_t kv_byte
                         "lower it",
                         mb(cache_bytes(p, *pages)), mb(kv_bytes), mb(memory.free));
     return FTX_OK;
+}
+
+bool cache_part(const Artifact *a, const ArtifactPlan *p, uint32_t pages, uint32_t page, uint32_t i, CachePart *part)
+{
+    uint64_t before[2] = {0, 0}, bytes[2] = {0, 0};
+    uint32_t n = i / 2, c = 0;
+
+    for (; c < p->n_caches; c++) {
+        if (p->caches[c].source) /* keys and values of a source have no pages */
+            continue;
+        sizes_cache(&p->caches[c], a->facts->kv_block, &bytes[0], &bytes[1]); /* artifact_open has checked it */
+        if (!n--)
+            break;
+        before[0] += bytes[0];
+        before[1] += bytes[1];
+    }
+    if (c == p->n_caches)
+        return false;
+    part->alone = p->head->named[i % 2 ? FTX_NAMED_v : FTX_NAMED_k] + before[i % 2];
+    part->bytes = bytes[i % 2];
+    part->at = part->alone * pages + page * part->bytes;
+    return true;
 }

@@ -20,6 +20,16 @@ static inline uint64_t cache_bytes(const ArtifactPlan *p, uint32_t pages)
     return p->head->space_bytes[FTX_SPACE_PAGES] * pages;
 }
 
+/* The parts of a KV page: its keys and its values in each cache. */
+typedef struct CachePart {
+    uint64_t at;    /* its byte in PAGES */
+    uint64_t alone; /* its byte in a page that stands alone, of space_bytes[PAGES] */
+    uint64_t bytes;
+} CachePart;
+
+/* Part i of a page of an engine with `pages` of them; false: it has fewer parts. */
+bool cache_part(const Artifact *a, const ArtifactPlan *p, uint32_t pages, uint32_t page, uint32_t i, CachePart *part);
+
 /* The operand's byte in its space. */
 static inline uint64_t cache_operand(const FtxOperand *o, uint32_t pages)
 {

@@ -67,6 +67,11 @@ typedef struct DeviceApi {
     FtxStatus (*copy_out)(Session *s, int named, size_t offset, void *p, size_t bytes, FtxError *err);
     FtxStatus (*clear)(Session *s, void *p, size_t bytes, FtxError *err);
 
+    /* KV pages in memory of the host. keep_open takes memory for n of them (pinned, on a GPU), once, before the first run.
+     * `keep` enqueues the copy of a page of the cache to one of these, or back. NULL: the device has none (ranks). */
+    FtxStatus (*keep_open)(Session *s, uint32_t n, FtxError *err);
+    FtxStatus (*keep)(Session *s, uint32_t kept, uint32_t page, bool back, FtxError *err);
+
     /* Enqueues a program `times` times; each run continues from what the one before it left in IO. T, S: live tokens
      * and rows of the IO block. */
     FtxStatus (*run)(Session *s, uint32_t program, int T, int S, int times, FtxError *err);

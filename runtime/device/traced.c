@@ -89,6 +89,14 @@ static FtxStatus traced_clear(Session *s, void *p, size_t bytes, FtxError *err)
     return called(t, e, t->traced->clear(t->session, p, bytes, err));
 }
 
+static FtxStatus traced_keep(Session *s, uint32_t kept, uint32_t page, bool back, FtxError *err)
+{
+    Trace *t = of(s);
+    const TraceEvent e = {.name = back ? "KV page from the host" : "KV page to the host", .from = trace_now()};
+
+    return called(t, e, t->traced->keep(t->session, kept, page, back, err));
+}
+
 static FtxStatus traced_run(Session *s, uint32_t program, int T, int S, int times, FtxError *err)
 {
     Trace *t = of(s);
@@ -144,6 +152,8 @@ FtxStatus trace_enter(Trace *t, const DeviceApi *api, Session *s, FtxError *err)
         t->api.copy_out = traced_copy_out;
         t->api.clear = traced_clear;
     }
+    if (api->keep)
+        t->api.keep = traced_keep;
     t->api.run = traced_run;
     t->api.wait = traced_wait;
     if (api->check)

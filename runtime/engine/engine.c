@@ -28,6 +28,7 @@ typedef struct EngineSizes {
     int threads;
     size_t stream, hyp_text;
     bool prefix;
+    uint32_t swap; /* KV pages on the host */
 } EngineSizes;
 
 /* Places the engine and its arrays in one block. Called twice: for the size, then with the block. */
@@ -66,6 +67,8 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, const EngineSizes 
         to->page_table.rows = carve(c, (size_t)slots * pages, sizeof *to->page_table.rows);
     if (table_is_small(slots, lanes))
         to->group_table.rows = carve(c, (size_t)slots * lanes, sizeof *to->group_table.rows);
+    to->swap.all = size->swap;
+    to->swap.free = carve(c, size->swap, sizeof *to->swap.free);
     to->pages.free = carve(c, f->kv_pages, sizeof *to->pages.free);
     to->pages.users = carve(c, f->kv_pages, sizeof *to->pages.users);
     if (size->prefix)
@@ -89,6 +92,7 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, const EngineSizes 
         r->bad_words = carve(c, f->bad_words, sizeof *r->bad_words);
         r->pages = carve(c, (size_t)pages * (lanes ? lanes : 1), sizeof *r->pages);
         r->key = carve(c, size->prefix ? pages : 0, sizeof *r->key);
+        r->kept = carve(c, size->swap ? pages : 0, sizeof *r->kept);
         r->lane = carve(c, lanes, sizeof *r->lane);
         r->found = carve(c, lanes, sizeof *r->found);
         r->stream.text = carve(c, size->stream, 1);
@@ -207,6 +211,7 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
     const FtxFacts *f = model->artifact.facts;
     /* Each sequence that decodes brings a token to every step. */
     const uint32_t slots = f->sequences < f->tokens ? f->sequences : f->tokens;
+    const uint32_t most_swapped = UINT32_C(1) << 24; /* pages: 256 million tokens */
     const EngineSizes sizes = {
         .slots = slots,
         .threads = o.threads > 0 ? o.threads : team_default_threads(),
@@ -215,12 +220,20 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
         .hyp_text = hypothesis_bytes(f, model->tokenizer),
         /* A translator's pages depend on its source, those of a prompt that is seen whole on its end. */
         .prefix = o.prefix_cache && f->kind == FTX_MODEL_DECODER && !f->whole_prompts,
+        .swap = o.overcommit && f->kind == FTX_MODEL_DECODER ? swap_count(model, o.swap_bytes, most_swapped) : 0,
     };
 
     if (o.step_ms > MOST_STEP_MS)
         return ftx_fail(err, FTX_EINVAL, "step_ms: expected 0 to %d, found %zu", MOST_STEP_MS, o.step_ms);
     if (o.queue_requests > MOST_WAITING)
         return ftx_fail(err, FTX_EINVAL, "queue_requests: expected 0 to %d, found %zu", MOST_WAITING, o.queue_requests);
+    if (o.swap_bytes && !sizes.swap)
+        return ftx_fail(err, FTX_EINVAL, "swap_bytes (--swap-memory): %s",
+                        o.overcommit && f->kind == FTX_MODEL_DECODER
+                            ? "it is less than a KV page"
+                            : "only a decoder with overcommit preempts requests");
+    if (sizes.swap && !model->api->keep)
+        return ftx_fail(err, FTX_EINVAL, "swap_bytes (--swap-memory): not for an artifact of several ranks");
     lay_out_engine(&size, f, &sizes);
 
     char *block = memory_alloc(&memory, size.at, 64);
@@ -243,6 +256,8 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
     s = fill_engine(e, o.kv_bytes, err);
     if (!s)
         s = pace_measure(e, o.step_ms, err);
+    if (!s)
+        s = swap_open(e, err);
     if (s) {
         ftx_engine_close(e);
         return s;
@@ -287,6 +302,10 @@ FtxStatus ftx_engine_read_stats(const FtxEngine *e, FtxStats *stats)
     now.waiting = submit_waiting(e);
     now.waiting_tokens = submit_waiting_tokens(e);
     now.running = e->running.n;
+    for (uint32_t i = 0; i < e->waiting.n; i++)
+        now.swapped += e->waiting.at[i]->kept_pages > 0;
+    now.swap_pages = e->swap.all;
+    now.free_swap_pages = e->swap.n;
     now.pages = e->pages.all;
     now.free_pages = e->pages.n;
     now.idle_pages = e->pages.prefix ? e->pages.prefix->idle : 0;

@@ -113,6 +113,12 @@ typedef struct Request {
     uint32_t all_pages;     /* pages of all samples together */
     struct Request *leader; /* in the others: the first, until the shared pages are written */
 
+    /* Pages on the host, of a preempted request (swap.c). */
+    int32_t *kept;       /* [pages of a sequence]: of those from kept_first on */
+    uint32_t kept_first; /* the first one; those before it were others', too */
+    uint32_t kept_pages; /* 0: it has none there */
+    int kept_fed;        /* tokens that it has with them */
+
     /* Prefix cache (prefix.h, reuse.c). */
     uint64_t salt;        /* FtxRequest.cache_salt */
     Hash128 *key;         /* [pages of a sequence]: keys of its first pages */
@@ -212,6 +218,13 @@ typedef struct ProgramLadder { /* programs by bucket, ascending; the one for any
     uint32_t n;
 } ProgramLadder;
 
+typedef struct Swap { /* FtxOptions.swap_bytes */
+    int32_t *free;    /* [all]: a stack of pages on the host */
+    uint32_t n, all;  /* n are free */
+    double page_us;   /* to copy one there or back */
+    double token_us;  /* to recompute a token */
+} Swap;
+
 struct FtxEngine {
     FtxModel *model;
     Memory memory;
@@ -255,7 +268,7 @@ struct FtxEngine {
     float *prompt_logprob; /* [sequences]: of the prompt that score_prompt has worked on, and its likeliest tokens */
     FtxTop *prompt_top;    /* [sequences][MOST_TOP] */
     const Request *scored; /* whose prompt that is, in this step */
-    float *states;         /* [tokens][facts.states]: of the rows whose results are being taken, as far as they are wanted */
+    float *states; /* [tokens][facts.states]: of the rows whose results are being taken, as far as they are wanted */
     Flight flight;
     Flight landing;    /* the one before, while its last run is waited for and `flight` is composed already */
     FtxOut *landed;    /* [sequences]: results of the run that is being taken, by row */
@@ -275,6 +288,7 @@ struct FtxEngine {
     float share;     /* of max_new that a request probably uses (grow.c) */
     float used;      /* of max_new, by those that have ended: the mean, the last ones count more */
     Pace pace;       /* FtxOptions.step_ms */
+    Swap swap;
     uint64_t next_id;
     FtxError dead; /* .status not 0: the device has failed */
 };
@@ -329,7 +343,8 @@ FtxStatus score_prompt(FtxEngine *e, Events *v, FtxError *err);
 bool states_wait(const Request *r, int from); /* the host reads states of its row that begins at `from` */
 /* Tokens of r's prompt that it may take over from others: those whose states nobody needs any more. */
 int states_reusable(const Request *r, int tokens);
-FtxStatus states_land(FtxEngine *e, const Flight *f, FtxError *err); /* f's run has ended: copies those that are wanted */
+FtxStatus states_land(FtxEngine *e, const Flight *f,
+                      FtxError *err); /* f's run has ended: copies those that are wanted */
 /* Row i's states into the event of its token; event NULL: there is none, and one is added if it has states. */
 void states_tell(FtxEngine *e, const Flight *f, int i, FtxEvent *event, Events *v);
 
@@ -381,6 +396,16 @@ int grow_room(const FtxEngine *e, const Request *r);       /* tokens that a requ
 /* Gives pages to the requests that grow. Where there are none, *short_of: between flights (may_preempt) some requests
  * wait again. */
 FtxStatus grow_all(FtxEngine *e, bool may_preempt, bool *short_of, FtxError *err);
+
+/* swap.c */
+uint32_t swap_count(const FtxModel *model, uint64_t bytes, uint32_t most); /* pages in so much memory of the host */
+FtxStatus swap_open(FtxEngine *e, FtxError *err);                          /* e->swap.all of them */
+/* Copies the pages of a running request that is preempted, if that is worth it and there is room. False: they are lost. */
+bool swap_out(FtxEngine *e, Request *r);
+/* Copies them back; r has its pages, of which the first `found` hold their text already. Returns the tokens that it has
+ * then: those of these pages where a copy fails, or where pages are missing between. */
+int swap_in(FtxEngine *e, Request *r, uint32_t found);
+void swap_drop(FtxEngine *e, Request *r); /* gives r's pages on the host back */
 
 /* pace.c */
 FtxStatus pace_measure(FtxEngine *e, size_t step_ms, FtxError *err); /* fills e->pace of an idle engine */

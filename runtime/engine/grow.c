@@ -5,7 +5,7 @@
  * max_new a request probably uses is guessed: `share` falls while all goes well and rises when a request is preempted
  * (as the new-token ratio of SGLang). It does not fall below `used`, the mean of those that have ended. A preempted request loses its pages and is requeued before all others of its
  * priority. When it runs again, the keys and values of its tokens are recomputed: they stand in its ids, so it
- * continues where it was. After MOST_PREEMPTIONS a request takes all its pages at admission, as every request does
+ * continues where it was. Or they are copied to the host and back (swap.c). After MOST_PREEMPTIONS a request takes all its pages at admission, as every request does
  * without this option. */
 #include "engine.h"
 
@@ -96,6 +96,8 @@ static Request *find_victim(const FtxEngine *e)
 
 static void preempt(FtxEngine *e, Request *r)
 {
+    const bool kept = swap_out(e, r);
+
     schedule_release(e, r);
     list_remove(&e->running, r);
     list_add_first(&e->waiting, r);
@@ -103,7 +105,7 @@ static void preempt(FtxEngine *e, Request *r)
     r->preemptions++;
     e->share = e->used > most_share ? e->used : most_share;
     e->stats.preemptions++;
-    e->stats.recomputed_tokens += (uint64_t)r->fed;
+    e->stats.recomputed_tokens += kept ? 0 : (uint64_t)r->fed;
 }
 
 /* Gives r pages up to `pages` in all, as many as there are; false: fewer than `least`. */

@@ -265,6 +265,7 @@ void request_follow(const FtxEngine *e, Request *r, Request *leader, int sample)
     r->pages = room.pages;
     r->key = room.key;
     r->states_sum = room.states_sum;
+    r->kept = room.kept;
     r->logits = room.logits;
     r->stream.text = room.stream.text;
     memcpy(room.bias, leader->bias, (size_t)leader->n_bias * sizeof *r->bias);

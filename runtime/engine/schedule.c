@@ -89,7 +89,7 @@ static QueueFit fits_now(void *user, uint32_t i)
 
     const uint32_t idle = reuse_find(e, r);
 
-    if (reuse_awaits(e, r))
+    if (!r->kept_pages && reuse_awaits(e, r))
         return QUEUE_LATER;
     const uint32_t pages = grow_does(r) ? grow_needs(e, r) : r->all_pages;
 
@@ -167,11 +167,11 @@ FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err)
     assert(taken && e->free_slots); /* schedule_can_admit */
     (void)taken;
     r->slot = e->free_slot[--e->free_slots];
-    r->fed = (int)(shared * e->facts->kv_block);
+    r->fed = swap_in(e, r, shared);
     r->placed = r->fed;
     r->known_pages = shared;
     r->cached = r->preemptions ? r->cached : (int)(r->found_pages * e->facts->kv_block);
-    if (shared)
+    if (r->fed)
         s = table_put(e, &e->history, r->slot, 0, r->ids, (uint32_t)r->fed, err);
     if (!s)
         s = table_put(e, &e->page_table, r->slot, 0, r->pages, r->grows ? r->n_pages : r->own_pages, err);

@@ -13,8 +13,7 @@ bool states_wait(const Request *r, int from)
 
 int states_reusable(const Request *r, int tokens)
 {
-    const bool needed =
-        r->states == FTX_STATES_TOKENS || (r->states == FTX_STATES_MEAN && r->states_done < r->prompt);
+    const bool needed = r->states == FTX_STATES_TOKENS || (r->states == FTX_STATES_MEAN && r->states_done < r->prompt);
 
     return needed && r->states_done < tokens ? r->states_done : tokens;
 }

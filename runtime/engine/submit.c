@@ -128,6 +128,7 @@ static void retire(FtxEngine *e, Request *r)
     r->leader = NULL;
     r->found_pages = 0;
     r->grows = false;
+    swap_drop(e, r);
     fair_leave(&e->fair, r->fair_entry);
 }
 

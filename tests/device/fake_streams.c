@@ -143,6 +143,16 @@ static CUresult fake_MemcpyHtoDAsync(CUdeviceptr d, const void *p, size_t bytes,
     return CUDA_SUCCESS;
 }
 
+static CUresult fake_MemcpyDtoHAsync(void *p, CUdeviceptr d, size_t bytes, CUstream s)
+{
+    fake_need_context();
+    MAY_FAIL;
+    if (!fake_holds(d, bytes) || !fake_holds((CUdeviceptr)(uintptr_t)p, bytes))
+        abort(); /* outside of memory, or to memory that is not pinned */
+    enqueue((Work){.stream = s, .kind = COPY, .way = 2, .to = p, .from = (const void *)(uintptr_t)d, .bytes = bytes});
+    return CUDA_SUCCESS;
+}
+
 static CUresult fake_MemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s)
 {
     fake_need_context();
@@ -375,6 +385,7 @@ void fake_add_streams(CudaDriver *t)
     t->cuMemcpyHtoDAsync = fake_MemcpyHtoDAsync;
     t->cuMemsetD8Async = fake_MemsetD8Async;
     t->cuMemcpyDtoDAsync = fake_MemcpyDtoDAsync;
+    t->cuMemcpyDtoHAsync = fake_MemcpyDtoHAsync;
     t->cuStreamWaitEvent = fake_StreamWaitEvent;
     t->cuCtxSynchronize = fake_CtxSynchronize;
     t->cuStreamCreate = fake_StreamCreate;

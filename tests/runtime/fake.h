@@ -24,6 +24,7 @@ typedef struct FakeSizes {
     bool decode_programs; /* buckets 1, 2, 4 ... beside the steps' 16 and exact */
     bool fixed_sums, whole_prompts;
     bool tokenizer;
+    uint32_t states; /* width of $hidden; 0: there is none */
     uint32_t target; /* of the plan; FTX_TARGET_CPU or 900 */
 } FakeSizes;
 
@@ -47,11 +48,13 @@ typedef struct FakeDevice {
     int runs, decode_runs, uploads, most_ahead;
     size_t uploaded; /* bytes of the last upload */
     int most_tokens, most_rows;
-    int reads;        /* of logits */
-    char order[200];  /* the first calls: p write, u upload, s settle, r run, w wait, t a token to text */
-    int rows[200];    /* of the first runs, in the order of the calls */
-    FtxParams params; /* of the last row that was run */
-    char wrong[300];  /* the first thing that a plan or an IO block got wrong; "" */
+    int reads;               /* of logits */
+    int keeps[2];            /* KV pages copied to the host and back */
+    int keeps_until_failure; /* that copy fails; 0: none */
+    char order[200];         /* the first calls: p write, u upload, s settle, r run, w wait, t a token to text */
+    int rows[200];           /* of the first runs, in the order of the calls */
+    FtxParams params;        /* of the last row that was run */
+    char wrong[300];         /* the first thing that a plan or an IO block got wrong; "" */
 } FakeDevice;
 
 extern FakeDevice fake;
@@ -77,6 +80,7 @@ uint64_t fake_seed(uint64_t seed, int sample); /* of one of a request's samples 
 /* The seed of one with bad words, as in $bad_words: other words, other tokens. */
 uint64_t fake_words(uint64_t seed, const int32_t *words, int n);
 float fake_logit(const int32_t *ids, int n, uint32_t token);
+float fake_state(const int32_t *ids, int n, uint32_t column); /* of the last of these tokens */
 
 /* The tokenizer: texts of one to three bytes, with tokens that hold half a character. */
 extern bool fake_tokenizer_fails;

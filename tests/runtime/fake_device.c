@@ -59,6 +59,11 @@ float fake_logit(const int32_t *ids, int n, uint32_t token)
     return (float)((hash_ids(ids, n) + token * 2654435761u) >> 12 & 0xffff) * 0x1p-12f;
 }
 
+float fake_state(const int32_t *ids, int n, uint32_t column)
+{
+    return (float)((hash_ids(ids, n) + column * 40503u) >> 8 & 0xfff);
+}
+
 /* --- artifact ------------------------------------------------------------------------------------- */
 
 FakeSizes fake_sizes(void)
@@ -97,6 +102,7 @@ static void fake_plan(FakeArtifact *f)
         [FTX_NAMED_k] = 4 * B,
         [FTX_NAMED_v] = 0,
         [FTX_NAMED_logits] = 4 * S * V,
+        [FTX_NAMED_hidden] = 4 * T * a->states,
         [FTX_NAMED_out] = sizeof(FtxOut) * FTX_OUT_RING * S,
     };
     static const uint32_t space[FTX_NAMED_COUNT] = {
@@ -132,6 +138,7 @@ void fake_artifact(FakeArtifact *f, const FakeSizes *s)
                           .n_ends = s->n_ends,
                           .fixed_sums = s->fixed_sums,
                           .whole_prompts = s->whole_prompts,
+                          .states = s->states,
                           .bos = -1,
                           .start = -1,
                           .pad = -1,
@@ -169,7 +176,7 @@ FtxStatus fake_model(FakeArtifact *f, const FtxOptions *o, FtxModel **model, Ftx
 
 /* --- device ----------------------------------------------------------------------------------------- */
 
-typedef enum CommandKind { COMMAND_UPLOAD, COMMAND_WRITE, COMMAND_RUN, COMMAND_END } CommandKind;
+typedef enum CommandKind { COMMAND_UPLOAD, COMMAND_WRITE, COMMAND_RUN, COMMAND_KEEP, COMMAND_END } CommandKind;
 
 typedef struct Command {
     CommandKind kind;
@@ -177,8 +184,9 @@ typedef struct Command {
     uint32_t program;
     int named; /* of a write */
     int T, S;
-    bool fails;
-    const char *data; /* of a write: in the queue's buffers once it is enqueued */
+    bool fails, back;
+    uint32_t kept, page; /* of a copy of a KV page */
+    const char *data;    /* of a write: in the queue's buffers once it is enqueued */
 } Command;
 
 enum { QUEUE = 64, MOST_CONTEXT = 65536, WRITE_BYTES = 65536, DECODED = 1 << 30 /* in a key: a decode row wrote it */ };
@@ -197,6 +205,8 @@ struct Session {
     char *host_io, *io, *state, *out;
     int32_t *kv; /* [pages][kv_block]: keys */
     uint32_t pages;
+    int32_t *kept; /* [n_kept][kv_block] */
+    uint32_t n_kept;
     pthread_t thread;
     bool has_thread;
     pthread_mutex_t lock;
@@ -363,7 +373,7 @@ static void run_row(Session *s, int i)
     fake.params = *p;
     for (int k = 0; k < r->q_len; k++)
         *cache(s, r->slot, token[k].pos) = (history[token[k].pos] = token[k].id) | decoded;
-    if (!(r->emit || p->logits) || r->done)
+    if (!(r->emit || p->logits || f->states) || r->done)
         return;
     for (int k = 0; k < n; k++) {
         ids[k] = *cache(s, r->slot, k);
@@ -374,6 +384,10 @@ static void run_row(Session *s, int i)
         EXPECT(fake.made_up || history[k] == ids[k], "row %d: the history of slot %d has %d at %d, its pages %d", i,
                r->slot, history[k], k, ids[k]);
     }
+    for (int k = 0; k < r->q_len; k++)
+        for (uint32_t c = 0; c < f->states; c++)
+            ((float *)named_state(s, FTX_NAMED_hidden))[(size_t)(r->q_start + k) * f->states + c] =
+                fake_state(ids, token[k].pos + 1, c);
     for (uint32_t v = 0; v < f->vocab; v++)
         logits[v] = fake_logit(ids, n, v);
     if (!r->emit)
@@ -425,6 +439,13 @@ static void do_command(Session *s, const Command *c)
         memcpy(s->io, s->host_io, c->bytes);
     } else if (c->kind == COMMAND_WRITE) {
         memcpy((char *)named_state(s, c->named) + c->offset, c->data, c->bytes);
+    } else if (c->kind == COMMAND_KEEP) {
+        const uint32_t block = s->device->artifact->facts->kv_block;
+        int32_t *in = s->kv + (size_t)c->page * block, *out = s->kept + (size_t)c->kept * block;
+
+        memcpy(c->back ? in : out, c->back ? out : in, block * sizeof *in);
+        if (c->back) /* nobody may read it again; a page of the cache may still be found */
+            memset(out, 0x55, block * sizeof *out);
     } else if (c->kind == COMMAND_RUN && !s->failed) {
         do_run(s, c);
     }
@@ -517,6 +538,8 @@ static void fake_session_close(Session *s)
         pthread_join(s->thread, NULL);
     }
     fake.sessions -= s->block != NULL;
+    if (s->kept)
+        memory_free(&m, s->kept, (size_t)s->n_kept * s->device->artifact->facts->kv_block * sizeof *s->kept);
     memory_free(&m, s->block, s->bytes);
     memory_free(&m, s, sizeof *s);
 }
@@ -611,8 +634,10 @@ static FtxStatus fake_read(Session *s, int named, size_t offset, void *p, size_t
 {
     const FtxStatus status = fake_wait(s, err);
 
-    EXPECT(named == FTX_NAMED_logits, "%d", named);
-    fake.reads++;
+    EXPECT((named == FTX_NAMED_logits || named == FTX_NAMED_hidden) &&
+               offset + bytes <= s->device->plan->head->named_bytes[named],
+           "%d %zu %zu", named, offset, bytes);
+    fake.reads += named == FTX_NAMED_logits;
     memcpy(p, (char *)named_state(s, named) + offset, bytes);
     return status;
 }
@@ -659,6 +684,26 @@ static FtxStatus fake_run(Session *s, uint32_t program, int T, int S, int times,
     return status;
 }
 
+static FtxStatus fake_keep_open(Session *s, uint32_t n, FtxError *err)
+{
+    const size_t bytes = (size_t)n * s->device->artifact->facts->kv_block * sizeof *s->kept;
+
+    EXPECT(!s->kept, "%u", n);
+    s->kept = memory_alloc(&s->memory, bytes, 64);
+    s->n_kept = n;
+    return s->kept ? FTX_OK : memory_fail(err, "fake pages on the host", bytes);
+}
+
+static FtxStatus fake_keep(Session *s, uint32_t kept, uint32_t page, bool back, FtxError *err)
+{
+    EXPECT(kept < s->n_kept && page < s->pages, "%u %u", kept, page);
+    if (fake.keeps_until_failure && --fake.keeps_until_failure == 0)
+        return ftx_fail(err, FTX_EDEVICE, "the fake copy has failed");
+    fake.keeps[back]++;
+    put(s, &(Command){.kind = COMMAND_KEEP, .kept = kept, .page = page, .back = back});
+    return FTX_OK;
+}
+
 static FtxStatus fake_profile(Session *s, bool on, const FtxProfile **rows, size_t *n, FtxError *err)
 {
     (void)s, (void)on, (void)err;
@@ -699,8 +744,8 @@ static FtxStatus fake_trace(Session *s, Trace *t, FtxError *err)
         .name = "fake", .open = fake_open, .close = fake_close, .describe = fake_describe, \
         .session_open = fake_session_open, .session_close = fake_session_close, .io = fake_io, .out = fake_out, \
         .upload = fake_upload, .settle = fake_settle, .write = fake_write, .read = fake_read, .run = fake_run, \
-        .wait = fake_wait, .check = fake_check, .asynchronous = is_asynchronous, .profile = fake_profile, \
-        .time = fake_time, .trace = fake_trace, \
+        .keep_open = fake_keep_open, .keep = fake_keep, .wait = fake_wait, .check = fake_check, \
+        .asynchronous = is_asynchronous, .profile = fake_profile, .time = fake_time, .trace = fake_trace, \
     }
 
 const DeviceApi fake_device = TABLE(false);

@@ -27,11 +27,11 @@ static void test_no_padding(void **state)
 {
 #define ENDS_WITH(type, field) assert_int_equal(offsetof(type, field) + sizeof(((type *)0)->field), sizeof(type))
     (void)state;
-    ENDS_WITH(FtxOptions, device_count);
-    ENDS_WITH(FtxModelInfo, plan);
-    ENDS_WITH(FtxRequest, mask_user);
-    ENDS_WITH(FtxEvent, prompt_top);
-    ENDS_WITH(FtxStats, waiting_tokens);
+    ENDS_WITH(FtxOptions, swap_bytes);
+    ENDS_WITH(FtxModelInfo, states);
+    ENDS_WITH(FtxRequest, states);
+    ENDS_WITH(FtxEvent, states_count);
+    ENDS_WITH(FtxStats, free_swap_pages);
     ENDS_WITH(FtxEncode, stream);
     ENDS_WITH(FtxChat, time);
 #undef ENDS_WITH
@@ -116,7 +116,7 @@ static void test_request(void **state)
     longer.request.size = sizeof(FtxRequest) - 8;
     assert_int_equal(ftx_request_fill(b.model, &longer.request, &err), FTX_OK);
     assert_true(longer.request.top_p == 1.0f && longer.request.text == NULL);
-    assert_true(longer.request.fair_key == 0 && longer.request.mask_user == (void *)0xa5a5a5a5a5a5a5a5);
+    assert_true(longer.request.mask_user == NULL && longer.request.states == 0xa5a5a5a5a5a5a5a5);
     longer.request.size = sizeof longer;
     assert_int_equal(ftx_request_fill(b.model, &longer.request, &err), FTX_OK);
     assert_true(longer.request.user == NULL && longer.later[0] == 0 && longer.later[1] == 0);

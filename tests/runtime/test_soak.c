@@ -3,12 +3,13 @@
  * alone has. */
 #include "jobs.h"
 
-enum { SLOTS = 24, SAMPLES = 3, WAVE = 40 };
+enum { SLOTS = 24, SAMPLES = 3, WAVE = 40, STATES = 2, SWAP_PAGES = 30, PAGE_BYTES = 64 };
 
 typedef struct Slot { /* a request that is under way, and the texts of its samples */
     Job job[SAMPLES];
     uint64_t id;
     int samples, ended; /* samples 0: the slot is free */
+    size_t states;      /* rows that have come */
     bool masked, timed, cancelled;
 } Slot;
 
@@ -51,11 +52,13 @@ static void open_soak(Bed *b, bool asynchronous)
     b->sizes.sequences = 6;
     b->sizes.kv_pages = 40;
     b->sizes.n_ends = 3;
+    b->sizes.states = STATES;
     b->sizes.ends[1] = 23;
     b->sizes.ends[2] = 42;
     options.allocator = &counting;
     options.prefix_cache = options.overcommit = 1;
     options.queue_requests = 12;
+    options.swap_bytes = SWAP_PAGES * PAGE_BYTES;
     fake_artifact(&b->artifact, &b->sizes);
     assert_int_equal(fake_model(&b->artifact, NULL, &b->model, &err), FTX_OK);
     assert_int_equal(ftx_engine_open(b->model, &options, &b->engine, &err), FTX_OK);
@@ -111,6 +114,7 @@ static void make_any(const Bed *b, Slot *s, int wave)
     q->logits = dice(8) == 0;
     q->top_logprobs = dice(8) ? 0 : 3;
     q->prompt_logprobs = dice(10) == 0;
+    q->states = s->samples > 1 || q->prompt_logprobs || dice(3) ? FTX_STATES_NONE : dice(4);
     if (dice(2))
         make_long(q, wave % 2);
     s->timed = dice(12) == 0;
@@ -146,6 +150,18 @@ static void compare_any(const Slot *s)
     }
 }
 
+static void check_state(const Job *j, size_t at, const float *row)
+{
+    const size_t prompt = j->request.ids_count;
+    int32_t ids[2 * MAX_IDS];
+
+    memcpy(ids, j->prompt, prompt * sizeof *ids);
+    memcpy(ids + prompt, j->got, (size_t)j->n_got * sizeof *ids);
+    assert_true(at < prompt + (size_t)j->n_got);
+    for (uint32_t c = 0; c < STATES; c++)
+        assert_true(row[c] == fake_state(ids, (int)at + 1, c));
+}
+
 static void take_any(const FtxEvent *e)
 {
     Slot *s = e->user;
@@ -154,8 +170,16 @@ static void take_any(const FtxEvent *e)
     assert_in_range(e->sample, 0, s->samples - 1);
     assert_int_equal(e->request, s->id);
     assert_false(j->ended);
+    if (j->request.states == FTX_STATES_TOKENS && e->states_count)
+        assert_int_equal(e->states_first, s->states);
+    for (size_t i = 0; i < e->states_count && j->request.states != FTX_STATES_MEAN; i++)
+        check_state(j, e->states_first + i, e->states + i * STATES);
+    s->states += e->states_count;
     if (e->token >= 0)
         j->got[j->n_got++] = e->token;
+    if (e->token >= 0 && j->request.states)
+        assert_int_equal(s->states,
+                         j->request.states == FTX_STATES_TOKENS ? j->request.ids_count + (size_t)j->n_got - 1 : 1);
     memcpy(j->text + j->text_bytes, e->text, e->text_bytes);
     j->text_bytes += e->text_bytes;
     j->finish = e->finish;
@@ -171,8 +195,11 @@ static void take_any(const FtxEvent *e)
 
 static void check_engine(const FtxEngine *e)
 {
-    uint32_t held = 0;
+    uint32_t held = 0, kept = 0;
 
+    for (uint32_t i = 0; i < e->requests; i++)
+        kept += e->request[i].kept_pages;
+    assert_int_equal(e->swap.n + kept, e->swap.all);
     for (uint32_t i = 0; i < e->pages.all; i++)
         held += e->pages.users[i] > 0;
     assert_int_equal(e->pages.n + held, e->pages.all);
@@ -221,6 +248,8 @@ static void soak(bool asynchronous, int requests)
     if (asynchronous) /* some flights are composed late */
         b.engine->pace =
             (Pace){.target_us = 2000.0, .token_us = 40.0, .rows = {1, 6}, .decode_us = {700.0, 900.0}, .n = 2};
+    b.engine->swap.page_us = 1.0; /* a long text is copied, a short one is not */
+    b.engine->swap.token_us = 0.6;
     before = allocations;
     while (submitted < requests || ftx_engine_busy(b.engine)) {
         const int i = (int)dice(SLOTS);
@@ -237,14 +266,16 @@ static void soak(bool asynchronous, int requests)
         assert_int_equal(slot[i].samples, 0);
     stats = ftx_engine_stats(b.engine);
     print_message("%d requests: %llu ended by an id, %llu by length, %llu by a string, %llu cancelled, %llu too late; "
-                  "%llu preempted, %llu tokens from the cache\n",
+                  "%llu preempted, %llu of them to the host, %llu tokens from the cache\n",
                   submitted, (unsigned long long)finishes[FTX_FINISH_END],
                   (unsigned long long)finishes[FTX_FINISH_LENGTH], (unsigned long long)finishes[FTX_FINISH_STOP],
                   (unsigned long long)finishes[FTX_FINISH_CANCEL], (unsigned long long)finishes[FTX_FINISH_DEADLINE],
-                  (unsigned long long)stats.preemptions, (unsigned long long)stats.cached_tokens);
+                  (unsigned long long)stats.preemptions, (unsigned long long)stats.swaps,
+                  (unsigned long long)stats.cached_tokens);
     for (int i = FTX_FINISH_END; i <= FTX_FINISH_CANCEL; i++)
         assert_true(finishes[i] > 0);
-    assert_true(stats.preemptions > 0 && stats.cached_tokens > 0);
+    assert_true(stats.swaps > 0 && stats.swaps < stats.preemptions && stats.cached_tokens > 0);
+    assert_int_equal(b.engine->swap.n, SWAP_PAGES);
     assert_int_equal(b.engine->pages.n, b.engine->pages.all);
     close_bed(&b);
 }

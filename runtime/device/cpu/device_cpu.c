@@ -57,8 +57,10 @@ struct Session {
     size_t block_bytes;
     char *space[FTX_SPACE_COUNT];
     uint32_t pages; /* of the KV cache */
-    void **arg;     /* [n_operands] */
-    char *scratch;  /* [threads][CPU_SCRATCH] */
+    char *kept;     /* pages outside of it; NULL: none */
+    uint32_t n_kept;
+    void **arg;    /* [n_operands] */
+    char *scratch; /* [threads][CPU_SCRATCH] */
     FtxProfile *profile;
     bool profiling, nan;
     FtxExchange *exchange; /* of several ranks, after join; else NULL */
@@ -243,6 +245,8 @@ static void cpu_session_close(Session *s)
     if (s->links)
         wire_close(s->links);
     team_close(s->team);
+    if (s->kept)
+        memory_free(m, s->kept, s->n_kept * cache_bytes(s->device->plan, 1));
     memory_free(m, s->block, s->block_bytes);
     memory_free(m, s, sizeof *s);
 }
@@ -397,6 +401,33 @@ static FtxStatus cpu_read(Session *s, int name, size_t offset, void *p, size_t b
     if (!from)
         return ftx_fail(err, FTX_EINVAL, "read of %zu bytes at %zu runs past a named buffer", bytes, offset);
     memcpy(p, from, bytes);
+    return FTX_OK;
+}
+
+/* Memory that nobody has touched takes no room yet. */
+static FtxStatus cpu_keep_open(Session *s, uint32_t n, FtxError *err)
+{
+    const uint64_t bytes = n * cache_bytes(s->device->plan, 1);
+
+    s->kept = memory_alloc(&s->device->memory, bytes, 4096);
+    s->n_kept = n;
+    return s->kept ? FTX_OK : memory_fail(err, "KV pages outside of the cache", bytes);
+}
+
+static FtxStatus cpu_keep(Session *s, uint32_t kept, uint32_t page, bool back, FtxError *err)
+{
+    const Device *d = s->device;
+    char *alone = s->kept + kept * cache_bytes(d->plan, 1);
+    CachePart part;
+
+    if (kept >= s->n_kept || page >= s->pages)
+        return ftx_fail(err, FTX_EINVAL, "page %u of %u, page %u of %u outside of the cache", page, s->pages, kept,
+                        s->n_kept);
+    for (uint32_t i = 0; cache_part(d->artifact, d->plan, s->pages, page, i, &part); i++) {
+        char *in = s->space[FTX_SPACE_PAGES] + part.at, *out = alone + part.alone;
+
+        memcpy(back ? in : out, back ? out : in, part.bytes);
+    }
     return FTX_OK;
 }
 
@@ -574,6 +605,8 @@ const DeviceApi device_cpu = {
     .settle = cpu_wait,
     .write = cpu_write,
     .read = cpu_read,
+    .keep_open = cpu_keep_open,
+    .keep = cpu_keep,
     .run = cpu_run,
     .wait = cpu_wait,
     .asynchronous = false,

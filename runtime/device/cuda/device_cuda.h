@@ -58,6 +58,8 @@ struct Session {
     CUdeviceptr kv;    /* PAGES; 0: none */
     uint32_t pages;
     char *pinned; /* OUT | IO | ring | report */
+    char *kept;   /* pinned: pages outside of the KV cache; NULL: none */
+    uint32_t n_kept;
     CUdeviceptr space[FTX_SPACE_COUNT];
     CUdeviceptr workspace;
     CUdeviceptr descriptors; /* TMA descriptor (CUtensorMap) of each tiled operand, in their order */
@@ -121,6 +123,8 @@ FtxStatus cuda_session_follow(Session *s, void *stream, FtxError *err);
 FtxStatus cuda_session_copy_in(Session *s, int named, size_t offset, const void *p, size_t bytes, FtxError *err);
 FtxStatus cuda_session_copy_out(Session *s, int named, size_t offset, void *p, size_t bytes, FtxError *err);
 FtxStatus cuda_session_clear(Session *s, void *p, size_t bytes, FtxError *err);
+FtxStatus cuda_session_keep_open(Session *s, uint32_t n, FtxError *err);
+FtxStatus cuda_session_keep(Session *s, uint32_t kept, uint32_t page, bool back, FtxError *err);
 FtxStatus cuda_session_settle(Session *s, FtxError *err);
 FtxStatus cuda_session_wait(Session *s, FtxError *err);
 

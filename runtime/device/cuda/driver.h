@@ -21,7 +21,7 @@ enum { CUDA_OLDEST_DRIVER = 12040 }; /* cuFuncGetParamInfo, cuFuncLoad; programm
     F(cuInit) F(cuDriverGetVersion) F(cuGetErrorName) F(cuGetErrorString) F(cuDeviceGetCount) F(cuDeviceGet) \
     F(cuDeviceGetName) F(cuDeviceGetAttribute) F(cuDevicePrimaryCtxRetain) F(cuDevicePrimaryCtxRelease) \
     F(cuCtxPushCurrent) F(cuCtxPopCurrent) F(cuMemGetInfo) F(cuMemAlloc) F(cuMemFree) F(cuMemHostAlloc) \
-    F(cuMemFreeHost) F(cuMemHostGetDevicePointer) F(cuMemcpyHtoDAsync) F(cuMemcpyDtoH) F(cuMemcpyDtoDAsync) \
+    F(cuMemFreeHost) F(cuMemHostGetDevicePointer) F(cuMemcpyHtoDAsync) F(cuMemcpyDtoH) F(cuMemcpyDtoHAsync) F(cuMemcpyDtoDAsync) \
     F(cuMemsetD8Async) F(cuPointerGetAttribute) F(cuDeviceCanAccessPeer) F(cuCtxEnablePeerAccess) F(cuCtxSynchronize) F(cuStreamWaitEvent) \
     F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamQuery) F(cuStreamBeginCapture) F(cuStreamEndCapture) \
     F(cuEventCreate) F(cuEventDestroy) F(cuEventRecord) F(cuEventQuery) F(cuEventElapsedTime) F(cuModuleLoadDataEx) \

@@ -281,6 +281,8 @@ static void empty_session(Session *s)
         cu->cuEventDestroy(s->followed);
     if (s->pinned)
         cu->cuMemFreeHost(s->pinned);
+    if (s->kept)
+        cu->cuMemFreeHost(s->kept);
     if (s->block)
         cu->cuMemFree(s->block);
     if (s->kv)
@@ -456,6 +458,46 @@ FtxStatus cuda_session_read(Session *s, int named, size_t offset, void *p, size_
     status = cuda_check(cu, cu->cuMemcpyDtoH(p, s->space[named_space[named]] + at, bytes), err,
                         "copying %zu bytes of $%s", bytes, named_name[named]);
     cuda_leave(s->device);
+    return status;
+}
+
+/* --- pages outside of the KV cache ------------------------------------------------------------------ */
+
+FtxStatus cuda_session_keep_open(Session *s, uint32_t n, FtxError *err)
+{
+    const Device *d = s->device;
+    const uint64_t bytes = n * cache_bytes(d->plan, 1);
+    FtxStatus status = cuda_enter(d, err);
+
+    if (status)
+        return status;
+    status = cuda_check(d->cu, d->cu->cuMemHostAlloc((void **)&s->kept, bytes, CU_MEMHOSTALLOC_PORTABLE), err,
+                        "%.3f GB of pinned memory for KV pages (swap_bytes)", (double)bytes * 1e-9);
+    s->kept = status ? NULL : s->kept;
+    s->n_kept = status ? 0 : n;
+    cuda_leave(d);
+    return status;
+}
+
+FtxStatus cuda_session_keep(Session *s, uint32_t kept, uint32_t page, bool back, FtxError *err)
+{
+    const Device *d = s->device;
+    char *alone = s->kept + kept * cache_bytes(d->plan, 1);
+    FtxStatus status;
+    CachePart part;
+
+    if (kept >= s->n_kept || page >= s->pages)
+        return ftx_fail(err, FTX_EINVAL, "page %u of %u, page %u of %u outside of the cache", page, s->pages, kept,
+                        s->n_kept);
+    status = cuda_enter(d, err);
+    if (status)
+        return status;
+    for (uint32_t i = 0; !status && cache_part(d->artifact, d->plan, s->pages, page, i, &part); i++)
+        status = cuda_check(d->cu,
+                            back ? d->cu->cuMemcpyHtoDAsync(s->kv + part.at, alone + part.alone, part.bytes, s->stream)
+                                 : d->cu->cuMemcpyDtoHAsync(alone + part.alone, s->kv + part.at, part.bytes, s->stream),
+                            err, "copying a KV page %s the host", back ? "from" : "to");
+    cuda_leave(d);
     return status;
 }
 
