@@ -28,7 +28,7 @@ static FtxStatus copy_pages(FtxEngine *e, uint32_t n, bool back, FtxError *err)
 }
 
 /* The second time counts: the first touches the memory. */
-static FtxStatus measure(FtxEngine *e, FtxError *err)
+static FtxStatus measure_copies(FtxEngine *e, FtxError *err)
 {
     const uint64_t room = (uint64_t)e->pages.all * e->facts->kv_block;
     uint32_t n = MEASURED_PAGES < e->pages.all ? MEASURED_PAGES : e->pages.all;
@@ -65,10 +65,10 @@ FtxStatus swap_open(FtxEngine *e, FtxError *err)
     for (w->n = 0; w->n < w->all; w->n++)
         w->free[w->n] = (int32_t)(w->all - 1 - w->n);
     if (!s)
-        s = measure(e, err);
+        s = measure_copies(e, err);
     if (!s)
-        model_log(e->model, 0, "%u KV pages on the host: %.1f us to copy one, %.1f us to recompute its %u tokens", w->all,
-                  w->page_us, w->token_us * e->facts->kv_block, e->facts->kv_block);
+        model_log(e->model, 0, "%u KV pages on the host: %.1f us to copy one, %.1f us to recompute its %u tokens",
+                  w->all, w->page_us, w->token_us * e->facts->kv_block, e->facts->kv_block);
     return s;
 }
 

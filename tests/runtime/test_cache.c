@@ -1,8 +1,47 @@
 /* test_cache.c - how many KV pages an engine has, and what happens when they are few. */
 #include "jobs.h"
+#include "runtime/base/dtype.h"
 #include "runtime/device/cache.h"
 
 #define MIB(n) ((uint64_t)(n) << 20)
+
+/* --- parts of a page ------------------------------------------------------------------------------ */
+
+/* The parts of all pages cover the pages' memory once, and those of one page a page that stands alone. */
+static void test_parts(void **state)
+{
+    enum { PAGES = 5, BLOCK = 4, KEYS = 2 * 4 * 8 * 4 + 1 * 4 * (6 + 2), VALUES = 2 * 4 * 4 * 4 + 1 * 4 * (10 + 2) };
+    static const FtxCache caches[] = {{.kv_heads = 2, .k_dim = 8, .v_dim = 4, .type = DT_FP32},
+                                      {.kv_heads = 3, .k_dim = 9, .v_dim = 9, .type = DT_FP32, .source = 7},
+                                      {.kv_heads = 1, .k_dim = 6, .v_dim = 10, .type = DT_INT8}};
+    const FtxFacts facts = {.kv_block = BLOCK};
+    const FtxPlan head = {.space_bytes[FTX_SPACE_PAGES] = KEYS + VALUES, .named = {[FTX_NAMED_v] = KEYS}};
+    const ArtifactPlan plan = {.head = &head, .caches = caches, .n_caches = 3};
+    const Artifact a = {.facts = &facts};
+    uint8_t all[PAGES * (KEYS + VALUES)] = {0};
+
+    (void)state;
+    for (uint32_t page = 0; page < PAGES; page++) {
+        uint8_t alone[KEYS + VALUES] = {0};
+        uint32_t i = 0;
+        CachePart p;
+
+        for (; cache_part(&a, &plan, PAGES, page, i, &p); i++)
+            for (uint64_t b = 0; b < p.bytes; b++) {
+                assert_true(p.at + b < sizeof all && p.alone + b < sizeof alone);
+                assert_int_equal(all[p.at + b]++, 0);
+                assert_int_equal(alone[p.alone + b]++, 0);
+            }
+        assert_int_equal(i, 4);
+        assert_null(memchr(alone, 0, sizeof alone));
+    }
+    assert_null(memchr(all, 0, sizeof all));
+    /* The third cache's values of page 2: behind the first cache's of all pages and its own of pages 0 and 1. */
+    CachePart p;
+    assert_true(cache_part(&a, &plan, PAGES, 2, 3, &p));
+    assert_int_equal(p.bytes, 4 * 12);
+    assert_int_equal(p.at, PAGES * (KEYS + 2 * 4 * 4 * 4) + 2 * p.bytes);
+}
 
 /* --- how many ------------------------------------------------------------------------------------ */
 
@@ -248,9 +287,9 @@ static void test_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pages), cmocka_unit_test(test_largest), cmocka_unit_test(test_operand),
-        cmocka_unit_test(test_few),   cmocka_unit_test(test_refused), cmocka_unit_test(test_score),
-        cmocka_unit_test(test_order), cmocka_unit_test(test_machine),
+        cmocka_unit_test(test_parts),   cmocka_unit_test(test_pages), cmocka_unit_test(test_largest),
+        cmocka_unit_test(test_operand), cmocka_unit_test(test_few),   cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_score),   cmocka_unit_test(test_order), cmocka_unit_test(test_machine),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

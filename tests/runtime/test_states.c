@@ -188,7 +188,8 @@ static void test_refusals(void **state)
         bool compiled, prompt;
         const char *why;
     } rows[] = {
-        {FTX_STATES_LAST, 1, false, false, "states: this artifact was compiled without them; compile it again with -D states=true"},
+        {FTX_STATES_LAST, 1, false, false,
+         "states: this artifact was compiled without them; compile it again with -D states=true"},
         {(FtxStates)4, 1, true, false, "states: expected none, last, mean or tokens (FtxStates), found 4"},
         {FTX_STATES_MEAN, 2, true, false, "states: not with beams, several samples or prompt_logprobs"},
         {FTX_STATES_TOKENS, 1, true, true, "states: not with beams, several samples or prompt_logprobs"},

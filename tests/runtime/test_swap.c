@@ -118,7 +118,8 @@ static void test_chooses(void **state)
         uint32_t pages;
         double page_us;
         bool swaps;
-    } rows[] = {{200, 1.0, true}, {200, 1.99, true}, {200, 2.5, false}, {200, 1e9, false}, {3, 0.01, false}, {0, 0.01, false}};
+    } rows[] = {{200, 1.0, true},  {200, 1.99, true}, {200, 2.5, false},
+                {200, 1e9, false}, {3, 0.01, false},  {0, 0.01, false}};
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -251,7 +252,7 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_swaps),     cmocka_unit_test(test_chooses),  cmocka_unit_test(test_saves_work),
+        cmocka_unit_test(test_swaps),       cmocka_unit_test(test_chooses),   cmocka_unit_test(test_saves_work),
         cmocka_unit_test(test_copies_fail), cmocka_unit_test(test_cancelled), cmocka_unit_test(test_refusals),
     };
 

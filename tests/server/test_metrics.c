@@ -44,6 +44,9 @@ static void jobs_are_counted(void **state)
         "ftx:connections 4",
         "ftx:refused_total{model_name=\"m\\\"\"} 1",
         "ftx:recomputed_tokens_total{model_name=\"m\\\"\"} 77",
+        "ftx:swaps_total{model_name=\"m\\\"\"} 3",
+        "vllm:num_requests_swapped{model_name=\"m\\\"\",engine=\"0\"} 2",
+        "vllm:cpu_cache_usage_perc{model_name=\"m\\\"\",engine=\"0\"} 0.75",
         NULL};
     Metrics m;
     Text t = {0};
@@ -57,7 +60,11 @@ static void jobs_are_counted(void **state)
                                       .prompt_tokens = 500,
                                       .cached_tokens = 60,
                                       .preemptions = 2,
-                                      .recomputed_tokens = 77},
+                                      .recomputed_tokens = 77,
+                                      .swaps = 3,
+                                      .swapped = 2,
+                                      .swap_pages = 8,
+                                      .free_swap_pages = 2},
                             .context = 1024,
                             .kv_tokens = 99};
 

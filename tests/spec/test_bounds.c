@@ -219,6 +219,8 @@ static void test_mistakes(void **state)
         {BERT("pooling = 'mean'"), "precision.kv=int8", "precision.kv is for models that generate text"},
         {BERT("pooling = 'mean'"), "decode.bad_words=5", "decode.bad_words is for models that generate text"},
         {BERT("normalize = 1"), NULL, "normalize must be true or false, got 1"},
+        {LLAMA("limits = { context = 64 }, states = 1"), NULL, "states must be true or false, got 1"},
+        {BERT("pooling = 'mean'"), "states=true", "states is for models that generate text"},
         {"return require 'ftx'.model(3)", NULL, "ftx.model takes a table, got 3"},
         {"return require 'ftx'.sample(3)", NULL, "ftx.sample takes a table, got 3"},
         {"return require 'ftx'.sample { beams = 2 }", NULL, "ftx.sample has no beams; ftx.beam has"},
