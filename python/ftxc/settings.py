@@ -9,7 +9,7 @@ from .library import chars, ints, lib
 # Fields of FtxRequest that are numbers or switches: a keyword sets the field of its name.
 _KINDS = {ctypes.c_bool: bool, ctypes.c_int: int, ctypes.c_uint64: int, ctypes.c_float: float}
 WORDS = ("truncate", "early_stopping")
-NOT_HERE = ("size", "top_logprobs", "prompt_logprobs")  # the results have no place in a piece
+NOT_HERE = ("size", "top_logprobs", "prompt_logprobs", "states")  # the results have no place in a piece
 PLAIN = {name: _KINDS[kind] for name, kind in _abi.FtxRequest._fields_
          if kind in _KINDS and name not in WORDS + NOT_HERE and not name.endswith(("_count", "_bytes"))}
 

@@ -191,12 +191,58 @@ static void more_than_there_is(void **state)
     close_both(w, d, NULL);
 }
 
+/* A page goes to pinned memory and comes back to another place, in the order of the calls; no other byte changes. */
+static void pages_are_kept(void **state)
+{
+    enum { PAGES = 8, KEPT = 3, FROM = 3, TO = 5 };
+    static const FtxCache caches[] = {{.kv_heads = 1, .k_dim = 16, .v_dim = 8, .type = DT_FP32},
+                                      {.kv_heads = 2, .k_dim = 4, .v_dim = 12, .type = DT_FP32}};
+    World *w = world_with_pages();
+    const uint64_t block = w->t.facts.kv_block, keys = block * 4 * (16 + 8), values = block * 4 * (8 + 24);
+    static char before[PAGES * PAGE];
+    CachePart p, q;
+    Device *d;
+    Session *s;
+    FtxError err;
+    char *kv;
+
+    (void)state;
+    assert_true(keys + values <= PAGE);
+    w->t.plan.caches = caches;
+    w->t.plan.n_caches = 2;
+    w->t.head.space_bytes[FTX_SPACE_PAGES] = keys + values;
+    w->t.head.named[FTX_NAMED_k] = 0;
+    w->t.head.named[FTX_NAMED_v] = keys;
+    d = open_device(w);
+    s = open_session(d, PAGES * (keys + values), PAGES);
+    must(device_cuda.keep_open(s, KEPT, &err), &err);
+    must(device_cuda.run(s, STEP_16, 3, 2, 1, NULL), NULL);
+    must(device_cuda.wait(s, &err), &err);
+    fake.late = true;
+    kv = (char *)(uintptr_t)last_runs(3)[2].param[0] - (size_t)OFFSET * PAGES;
+    for (size_t i = 0; i < PAGES * (keys + values); i++)
+        kv[i] = before[i] = (char)(i * 7 + i / 251);
+    must(device_cuda.keep(s, 2, FROM, false, &err), &err);
+    must(device_cuda.keep(s, 2, TO, true, &err), &err);
+    assert_memory_equal(kv, before, PAGES * (keys + values)); /* nothing has waited for a copy */
+    must(device_cuda.wait(s, &err), &err);
+    for (uint32_t i = 0; cache_part(&w->t.artifact, &w->t.plan, PAGES, FROM, i, &p); i++) {
+        assert_true(cache_part(&w->t.artifact, &w->t.plan, PAGES, TO, i, &q));
+        memcpy(before + q.at, before + p.at, p.bytes);
+    }
+    assert_memory_equal(kv, before, PAGES * (keys + values));
+    assert_int_equal(device_cuda.keep(s, KEPT, 0, false, &err), FTX_EINVAL);
+    assert_int_equal(device_cuda.keep(s, 0, PAGES, true, &err), FTX_EINVAL);
+    assert_string_equal(err.text, "page 8 of 8, page 0 of 3 outside of the cache");
+    close_both(w, d, s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(operands_scale, reset),     cmocka_unit_test_setup(tiles_scale, reset),
         cmocka_unit_test_setup(takes_what_is_free, reset), cmocka_unit_test_setup(two_side_by_side, reset),
-        cmocka_unit_test_setup(more_than_there_is, reset),
+        cmocka_unit_test_setup(more_than_there_is, reset), cmocka_unit_test_setup(pages_are_kept, reset),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
