@@ -10,7 +10,7 @@
 //@ consts  PLACE: has(values) ? 1 : attend.scope == source ? 2 : 0  CAUSAL: attend.scope == causal
 //@ consts  PAGE: BLOCK  LENGTH: CONTEXT  SOURCE_LENGTH: SOURCE  BEAM: PLACE == 0 && BEAMS > 0
 //@ sums    attend = lanes 32
-//@ fits    type(y) == X && E % 8 == 0 && E <= 512 && (PLACE == 1 || sizeof(KV) > 1)
+//@ fits    type(y) == X && E % 8 == 0 && E <= 576 && attend.v_dim == 0 && (PLACE == 1 || sizeof(KV) > 1)
 //@ launch  grid H, T   block 128
 //@ moves   2 * sizeof(q) * T * H * E + 2 * T * T_MAX * G * E * sizeof(KV)
 //@ flops   2 * T * T_MAX * H * E

@@ -143,8 +143,8 @@ static json_t *caches_json(Page *p, const View *v)
 
     for (uint32_t i = 0, n; i < v->n_caches; i += n) {
         const FtxCache *c = &v->caches[i];
-        const char *text = arena_printf(p->keep, "%u heads, keys of %u, values of %u, %s", c->kv_heads, c->k_dim,
-                                        c->v_dim, dtype_name((DType)c->type));
+        const char *text = arena_printf(p->keep, "%u heads, keys of %u, values %s %u, %s", c->kv_heads, c->k_dim,
+                                        c->inside ? "in their first" : "of", c->v_dim, dtype_name((DType)c->type));
 
         if (c->window)
             text = arena_printf(p->keep, "%s, the last %u tokens", text, c->window);

@@ -223,7 +223,9 @@ static void show_caches(const ArtifactPlan *p, FILE *out)
             n++;
         fprintf(out, "  %u %scache%s: %u heads of %u", n, c->source ? "source " : "", n == 1 ? "" : "s", c->kv_heads,
                 c->k_dim);
-        if (c->v_dim != c->k_dim)
+        if (c->inside)
+            fprintf(out, " (values are the first %u)", c->v_dim);
+        else if (c->v_dim != c->k_dim)
             fprintf(out, " (values %u)", c->v_dim);
         fprintf(out, ", %s", dtype_name((DType)c->type));
         if (c->source)

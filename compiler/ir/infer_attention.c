@@ -21,10 +21,27 @@ static bool want_keys(const Query *q)
                           source ? "cross" : "cache", ir_op_name(op), source ? "cross_cache" : "cache");
     if (strcmp(ir_word(q->attrs, "scope"), "full") == 0)
         return diag_error(q->d, q->loc, "attend: scope full cannot read a cache, which lacks later tokens");
+    if (op == OP_CACHE && ir_int(arg(q, 1), "v_dim") != get(q, "v_dim"))
+        return diag_error(q->d, q->loc, "attend: v_dim is %lld, that of the cache %lld", (long long)get(q, "v_dim"),
+                          (long long)ir_int(arg(q, 1), "v_dim"));
     if (ir_int(arg(q, 1), "layer") != get(q, "layer"))
         return diag_error(q->d, q->loc, "attend: layer is %lld, that of the %s %lld", (long long)get(q, "layer"),
                           source ? "source" : "cache", (long long)ir_int(arg(q, 1), "layer"));
     return true;
+}
+
+/* Values inside keys: only the kernel keys_attend reads them so. */
+static bool want_inside(const Query *q)
+{
+    const char *lacks = q->args[2] || arg(q, 1)->op != OP_CACHE         ? "keys that are not in a cache"
+                        : strcmp(ir_word(q->attrs, "scope"), "causal") != 0 ? "a prefix"
+                        : q->args[3]                                        ? "a bias"
+                        : q->args[4]                                        ? "slopes"
+                        : get(q, "chunk")                                   ? "chunks"
+                                                                            : NULL;
+
+    return !get(q, "v_dim") || !lacks ||
+           diag_error(q->d, q->loc, "attend: values that are inside the keys are not read with %s", lacks);
 }
 
 bool infer_attend(const Query *q, Shape *out)
@@ -62,13 +79,21 @@ bool infer_attend(const Query *q, Shape *out)
     if (get(q, "rounded") && !q->args[4])
         return diag_error(q->d, q->loc, "attend: rounded is for slopes, there are none");
     *out = x;
-    return true;
+    if (get(q, "v_dim"))
+        out->dim[2] = ir_const(get(q, "v_dim"));
+    return want_inside(q);
 }
 
 bool infer_cache(const Query *q, Shape *out)
 {
     *out = shape_of(q, 0);
-    return want_range(q, "layer", 0, 1 << 20) && want_heads(q, 0) && want_heads(q, 1) && want_same(q, 0, 1);
+    if (!want_range(q, "layer", 0, 1 << 20) || !want_heads(q, 0))
+        return false;
+    if (q->op == OP_CACHE && !q->args[1])
+        return want_range(q, "v_dim", 1, size(*out, 2));
+    if (q->op == OP_CACHE && get(q, "v_dim"))
+        return diag_error(q->d, q->loc, "cache: v_dim is for values inside the keys, v is given beside them");
+    return want_heads(q, 1) && want_same(q, 0, 1);
 }
 
 /* Whether argument 1 has written the pages that attend_paged reads. */

@@ -33,6 +33,7 @@ static const char *addition(const Value *v)
            : v->args[4] && !beside   ? "slopes"
            : v->args[5]              ? "sinks"
            : ir_int(v, "chunk")      ? "chunks"
+           : ir_int(v, "v_dim")      ? "values inside its keys"
            : v->shape.dim[2].n > 256 ? "heads of more than 256"
                                      : NULL;
 }
@@ -51,7 +52,8 @@ const char *apart_reason(const Graph *g, Id id, Arena *a)
     if (cache->op == OP_APPEND)
         return "it reads the cache that an earlier layer has written";
     if (v->op == OP_ATTEND && addition(v))
-        return arena_printf(a, "it has %s, which only the kernel attend computes", addition(v));
+        return arena_printf(a, "it has %s, which only the kernel %s computes", addition(v),
+                            ir_int(v, "v_dim") ? "keys_attend" : "attend");
     for (int i = 0; i < 3; i++) {
         const Id between = from[i] && (i == 0 || cached || v->args[2]) ? in_the_way(g, from[i]) : 0;
         const Loc loc = ir_value(g, between)->loc;

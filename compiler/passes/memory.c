@@ -80,10 +80,12 @@ static bool add_caches(const Lower *l, bool source, Diag *d)
 
         const int64_t kv_heads = heads ? v->shape.dim[1].n : ir_int(v, "kv_heads");
         const int64_t head_dim = heads ? v->shape.dim[2].n : ir_int(v, "head_dim");
+        const int64_t inside = v->op == OP_CACHE ? ir_int(v, "v_dim") : 0;
 
         *arena_push(l->keep, l->plan->caches) = (FtxCache){.kv_heads = (uint32_t)kv_heads,
                                                            .k_dim = (uint32_t)head_dim,
-                                                           .v_dim = (uint32_t)head_dim,
+                                                           .v_dim = (uint32_t)(inside ? inside : head_dim),
+                                                           .inside = inside > 0,
                                                            .type = source ? l->cross_kv : l->kv,
                                                            .window = source ? 0 : (uint32_t)window_of(l->g, layer),
                                                            .source = source ? (uint32_t)l->g->limits.source : 0};

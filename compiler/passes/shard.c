@@ -44,6 +44,7 @@ static const ShardRule rules[] = {
     {OP_SCALE_BY_POSITION, "p", SPLIT},
     {OP_SPLIT_HEADS, "p", SPLIT},
     {OP_JOIN_HEADS, "p", SPLIT},
+    {OP_HEAD_LINEAR, "pp", SPLIT},
     {OP_SLICE_HEADS, "p", SPLIT},
     {OP_JOIN_PARTS, "pp", SPLIT},
     {OP_ROPE, "pw", SPLIT},

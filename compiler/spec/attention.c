@@ -131,23 +131,37 @@ static void check_head_dim(lua_State *L, const char *who, Shape shape)
 {
     const int64_t head_dim = shape.rank == 3 ? shape.dim[2].n : 0;
 
-    if (head_dim % 8 || head_dim < 16 || head_dim > 512)
-        sandbox_fail(L, "%s: head_dim is %lld, it must be a multiple of 8 from 16 to 512", who, (long long)head_dim);
+    if (head_dim % 8 || head_dim < 16 || head_dim > 576)
+        sandbox_fail(L, "%s: head_dim is %lld, it must be a multiple of 8 from 16 to 576", who, (long long)head_dim);
 }
 
-/* nn.cache(k, v): the cache of the next layer */
+/* nn.cache(k, v): the cache of the next layer; nn.cache(k [, count]): the first `count` elements of a key are its value */
 static int nn_cache(lua_State *L)
 {
     Reader *r = reader_of(L);
-    const Id k = nn_value(L, 1, "cache: k"), v = nn_value(L, 2, "cache: v");
+    const Id k = nn_value(L, 1, "cache: k");
+    const bool inside = lua_isnoneornil(L, 2) || lua_type(L, 2) == LUA_TNUMBER;
+    const Id v = inside ? 0 : nn_value(L, 2, "cache: v");
+    const Shape shape = value_at(L, k)->shape;
+    const int64_t elements = shape.rank == 3 ? shape.dim[2].n : 1;
     Attrs attrs = {0};
     Id id;
 
     attrs_int(&attrs, "layer", r->layers);
+    if (inside)
+        attrs_int(&attrs, "v_dim",
+                  lua_isnoneornil(L, 2) ? elements : arg_count(L, 2, 1, elements, "cache: elements of a value"));
     id = value_add(L, OP_CACHE, k, v, 0, &attrs);
     check_head_dim(L, "cache", value_at(L, k)->shape);
     r->layers++;
     return value_push(L, id);
+}
+
+/* nn.head_linear(x, w): each head of x with a matrix of its own */
+static int nn_head_linear(lua_State *L)
+{
+    return value_push(L, value_add(L, OP_HEAD_LINEAR, nn_value(L, 1, "head_linear: x"),
+                                   nn_value(L, 2, "head_linear: w"), 0, NULL));
 }
 
 /* nn.cross_cache(k, v): keys and values of the source for the next layer of the decoder */
@@ -231,6 +245,8 @@ static int nn_attend(lua_State *L)
         return sandbox_fail(L, "attend: the second argument is the result of %s, it must be that of cache",
                             ir_op_name(value_at(L, args[1])->op));
     attrs_int(&attrs, "layer", ir_int(value_at(L, args[1]), "layer"));
+    if (ir_int(value_at(L, args[1]), "v_dim"))
+        attrs_int(&attrs, "v_dim", ir_int(value_at(L, args[1]), "v_dim"));
     return add_attend(L, 3, "attend", "scale window chunk prefix tail softcap bias slopes rounded sinks", "causal",
                       args, &attrs);
 }
@@ -292,6 +308,7 @@ const luaL_Reg nn_attention[] = {
     {"distance_bias", nn_distance_bias},
     {"split_heads", nn_split_heads},
     {"join_heads", nn_join_heads},
+    {"head_linear", nn_head_linear},
     {"rope", nn_rope},
     {"cache", nn_cache},
     {"attend", nn_attend},

@@ -25,7 +25,7 @@
 //@ consts  BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  LENGTH: CONTEXT  SOURCE: SOURCE  KV: type($k)
 //@ consts  SOURCE_KV: type($cross_k)  CHUNK: attend.chunk  ROUNDED: attend.rounded
 //@ consts  PREFIX: attend.scope == prefix  TAIL: attend.tail
-//@ fits    E <= 512
+//@ fits    E <= 576 && attend.v_dim == 0
 //@ moves   T * H * E * 8
 #ifndef LEVEL
 #define BODY "attend.c"
@@ -37,7 +37,7 @@
 
 #ifndef GENERAL_ONCE
 #define GENERAL_ONCE
-enum { GENERAL_BLOCK = 32, GENERAL_HEAD_DIM = 512, GENERAL_PAGES = 0, GENERAL_ROWS, GENERAL_SOURCE };
+enum { GENERAL_BLOCK = 32, GENERAL_HEAD_DIM = 576, GENERAL_PAGES = 0, GENERAL_ROWS, GENERAL_SOURCE };
 
 /* x as bf16 holds it: rounded to nearest, ties to even. */
 static inline float general_bf16(float x)

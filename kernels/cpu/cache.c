@@ -3,6 +3,7 @@
  *   keys, values [T,G,E] fp32
  *   cache        k and v of the layer, [page][G][BLOCK][E] of type KV (cached.h): position p of slot s is row p % BLOCK of
  *                page pages[s][p / BLOCK]
+ *   cache_keys   keys alone: their values are their first elements
  *   cross_cache  k and v of the source, [sources][G][SOURCE][E]: token p of the source in slot s is row p of [s] */
 //@ kernel  cache
 //@ rank    32
@@ -10,6 +11,12 @@
 //@ match   y = cache(keys, values)
 //@ consts  G: G  E: E  BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
 //@ moves   T * G * E * 16
+//@ kernel  cache_keys
+//@ rank    33
+//@ args    keys[T,G,E] $token $pages $k
+//@ match   y = cache(keys, -)
+//@ consts  G: G  E: E  BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
+//@ moves   T * G * E * 8
 //@ kernel  cross_cache
 //@ rank    34
 //@ args    keys[T,G,E] values[T,G,E] $rows $token $cross_k $cross_v
@@ -40,6 +47,25 @@ void AT(cache)(const CpuCall *c)
 
         cached_put(keys + at * E, k + to, G * block, row, type, E);
         cached_put(values + at * E, v + to, G * block, row, type, E);
+    }
+}
+
+void AT(cache_keys)(const CpuCall *c)
+{
+    const float *keys = c->arg[0];
+    const FtxToken *token = c->arg[1];
+    const int32_t *pages = c->arg[2];
+    char *k = c->arg[3];
+    const int64_t G = c->k[CACHE_KEYS_G], E = c->k[CACHE_KEYS_E], block = c->k[CACHE_KEYS_BLOCK];
+    const int64_t type = c->k[CACHE_KEYS_KV], page_bytes = cached_page_bytes(G * block, type, E);
+    int64_t first, last;
+
+    cpu_share(c, c->T * G, &first, &last);
+    for (int64_t at = first; at < last; at++) {
+        const FtxToken *t = &token[at / G];
+        const int64_t page = pages[t->slot * c->k[CACHE_KEYS_PAGES] + t->pos / block];
+
+        cached_put(keys + at * E, k + page * page_bytes, G * block, at % G * block + t->pos % block, type, E);
     }
 }
 

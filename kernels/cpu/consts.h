@@ -45,6 +45,14 @@ enum {
 };
 
 enum {
+    CACHE_KEYS_G,
+    CACHE_KEYS_E,
+    CACHE_KEYS_BLOCK,
+    CACHE_KEYS_PAGES,
+    CACHE_KEYS_KV,
+};
+
+enum {
     CROSS_CACHE_G,
     CROSS_CACHE_E,
     CROSS_CACHE_SOURCE,
@@ -136,6 +144,20 @@ enum {
 };
 
 enum {
+    KEYS_ATTEND_H,
+    KEYS_ATTEND_G,
+    KEYS_ATTEND_E,
+    KEYS_ATTEND_V,
+    KEYS_ATTEND_SCALE, /* cpu_number */
+    KEYS_ATTEND_WINDOW,
+    KEYS_ATTEND_SOFTCAP, /* cpu_number */
+    KEYS_ATTEND_BLOCK,
+    KEYS_ATTEND_PAGES,
+    KEYS_ATTEND_LENGTH,
+    KEYS_ATTEND_KV,
+};
+
+enum {
     BEAM_V,
     BEAM_CONTEXT,
     BEAM_SEQUENCES,
@@ -191,6 +213,13 @@ enum {
     LINEAR_ROWS_S,
     LINEAR_KIND,
     LINEAR_GLU,
+};
+
+enum {
+    HEAD_LINEAR_H,
+    HEAD_LINEAR_N,
+    HEAD_LINEAR_K,
+    HEAD_LINEAR_W,
 };
 
 enum {

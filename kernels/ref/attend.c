@@ -59,8 +59,9 @@ static double ref_bf16(double x)
 void ref_attend_keys(RefTensor q, int64_t at, RefTensor k, RefTensor v, const int64_t *place, int n, int E, int h,
                      const RefScores *s, float *y)
 {
+    const int V = s->v_dim ? s->v_dim : E;
     double total = 0.0, top = s->sinks.p ? ref_at(s->sinks, h) : -INFINITY;
-    double sum[512] = {0};
+    double sum[576] = {0};
 
     for (int pass = 0; pass < 2; pass++) {
         if (pass == 1 && s->sinks.p)
@@ -90,10 +91,10 @@ void ref_attend_keys(RefTensor q, int64_t at, RefTensor k, RefTensor v, const in
             if (pass == 0)
                 continue;
             total += exp(score - top);
-            for (int e = 0; e < E; e++)
+            for (int e = 0; e < V; e++)
                 sum[e] += exp(score - top) * ref_at(v, place[j] + e);
         }
     }
-    for (int e = 0; e < E; e++)
+    for (int e = 0; e < V; e++)
         y[e] = (float)(sum[e] / total);
 }

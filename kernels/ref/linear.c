@@ -19,6 +19,18 @@ void ref_linear(RefTensor x, RefTensor w, RefTensor b, int M, int N, int K, floa
         }
 }
 
+void ref_head_linear(RefTensor x, RefTensor w, int T, int H, int N, int K, float *y)
+{
+    for (int64_t at = 0; at < (int64_t)T * H; at++)
+        for (int64_t n = 0; n < N; n++) {
+            double sum = 0.0;
+
+            for (int64_t k = 0; k < K; k++)
+                sum += ref_at(x, at * K + k) * ref_at(w, (at % H * N + n) * K + k);
+            y[at * N + n] = (float)sum;
+        }
+}
+
 /* A row of x and one of w. */
 typedef struct Rows {
     RefTensor x, w;

@@ -98,6 +98,9 @@ void ref_layernorm(RefTensor x, RefTensor g, RefTensor b, double eps, int M, int
 bool ref_norm_in_order(const char *order, RefTensor x, RefTensor g, RefTensor b, double eps, int M, int C, int vec,
                        float *y);
 
+/* y[t,h,:] = w[h*N ..][N,K] x[t,h,:]; x [T,H,K] */
+void ref_head_linear(RefTensor x, RefTensor w, int T, int H, int N, int K, float *y);
+
 /* y[s,:] = x[last token of row s,:] */
 void ref_select_last(RefTensor x, const FtxRow *rows, int S, int C, float *y);
 
@@ -133,8 +136,10 @@ typedef struct RefScores {
     RefTensor bias, slopes, sinks; /* [H,span], [H], [H] */
     int span, i;
     bool rounded;
+    int v_dim; /* elements of a value; 0: as many as a key has */
 } RefScores;
-/* One head of one token, q[at ..], over n keys and values from element place[j] on; place -1: the token does not see it. */
+/* One head of one token, q[at ..], over n keys of E elements and values from element place[j] on; place -1: the token does
+ * not see it. v is k where values are the first elements of keys. */
 void ref_attend_keys(RefTensor q, int64_t at, RefTensor k, RefTensor v, const int64_t *place, int n, int E, int h,
                      const RefScores *s, float *y);
 /* Tokens of a sequence's prefix: its prompt without the last `tail` tokens, at least one. */

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define FTX_MAGIC "FTX1\r\n\x1a\n"
-enum { FTX_FORMAT = 13 }; /* grows with every change of what is below */
+enum { FTX_FORMAT = 14 }; /* grows with every change of what is below */
 
 /* A compute capability: 800, 860, 890, 900, ... and +1 for its 'a' form: sm_90a is 901; +2 for PTX
  * that the driver translates for that GPU and all later ones: compute_80 is 802. */
@@ -199,7 +199,8 @@ typedef struct FtxCache { /* 32 bytes */
     uint32_t type;         /* DType */
     uint32_t window;       /* tokens that attention looks back; 0: all */
     uint32_t source;       /* 0: in pages; else tokens of a source (FtxFacts.source_context) */
-    uint32_t reserved[2];
+    uint32_t inside;       /* 1: the first v_dim elements of a key are its value, and no values are stored */
+    uint32_t reserved;
 } FtxCache;
 
 typedef enum FtxKernelKind {

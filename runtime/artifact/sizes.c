@@ -63,7 +63,7 @@ bool sizes_cache(const FtxCache *c, int64_t kv_block, uint64_t *keys, uint64_t *
     const uint64_t rows = c->kv_heads * (c->source ? c->source : (uint64_t)kv_block); /* of 32 bits each */
 
     return !__builtin_mul_overflow(rows, sizes_row((DType)c->type, c->k_dim), keys) &&
-           !__builtin_mul_overflow(rows, sizes_row((DType)c->type, c->v_dim), values) && *keys <= MAX_SPACE &&
+           !__builtin_mul_overflow(rows, c->inside ? 0 : sizes_row((DType)c->type, c->v_dim), values) && *keys <= MAX_SPACE &&
            *values <= MAX_SPACE;
 }
 
@@ -79,6 +79,9 @@ FtxStatus sizes_caches(Sizes *s, const FtxCache *caches, size_t n, FtxError *err
             (c->source && c->source != s->SRC))
             return ftx_fail(err, FTX_EFORMAT, "cache %zu: %u kv_heads of %u and %u, type %u, window %u, source %u", i,
                             c->kv_heads, c->k_dim, c->v_dim, c->type, c->window, c->source);
+        if (c->inside > 1 || (c->inside && (c->source || c->v_dim > c->k_dim)))
+            return ftx_fail(err, FTX_EFORMAT, "cache %zu: values of %u cannot be inside (%u) its keys of %u, source %u",
+                            i, c->v_dim, c->inside, c->k_dim, c->source);
         if (!sizes_cache(c, s->B, &keys, &values) || (uint64_t)*k + keys > MAX_SPACE ||
             (uint64_t)*v + values > MAX_SPACE)
             return ftx_fail(err, FTX_EFORMAT, "cache %zu: %u kv_heads of %u and %u are too large", i, c->kv_heads,
