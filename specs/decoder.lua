@@ -20,6 +20,7 @@ local fields = {
   ffn = config.count(1, 2 ^ 20),
   experts = config.options({}),                                     -- see lib/mixture.lua
   latent = config.options({}),                                      -- see lib/latent.lua
+  absorbed = config.flag(true),                                     -- latent attention in the absorbed form, where that is shorter
   own = config.options({}),                                         -- by layer: a table of fields that it has otherwise, and
                                                                     -- shared: the layer (from 0) whose keys and values it reads
   names = config.options(),

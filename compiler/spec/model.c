@@ -20,7 +20,7 @@ static bool reads_source(const Value *v)
 static void add_layer(Spec *spec, const Graph *g, const Value *attend)
 {
     const Shape q = attend->shape, k = ir_value(g, attend->args[1])->shape;
-    const uint32_t heads = (uint32_t)q.dim[1].n, kv_heads = (uint32_t)k.dim[1].n, head_dim = (uint32_t)q.dim[2].n;
+    const uint32_t heads = (uint32_t)q.dim[1].n, kv_heads = (uint32_t)k.dim[1].n, head_dim = (uint32_t)k.dim[2].n;
 
     spec->heads = heads > spec->heads ? heads : spec->heads;
     spec->kv_heads = spec->layers && spec->kv_heads != kv_heads ? 0 : kv_heads;

@@ -1,6 +1,10 @@
 -- latent.lua - multi-head latent attention: keys and values of all heads are made of one short vector, for decoder.lua.
 --
--- This is the plain form: the cache holds keys and values, not the vector. DeepSeek-AI 2024 (DeepSeek-V2).
+-- In the absorbed form the cache holds the vector and the rotated keys, one row for all heads, which are keys and, in their
+-- first elements, values: the product that makes keys of the vector is applied to queries, that of values to the result. In the
+-- plain form the cache holds keys and values of every head. DeepSeek-AI 2024 (DeepSeek-V2), section 2.1.
+--
+-- c.absorbed: the absorbed form, where its rows of the cache are shorter (not in encoders, which have no cache).
 --
 -- c.latent, a table:
 --   q        size of the queries' vector; nil: queries are made of the hidden state
@@ -22,6 +26,14 @@ local function normed(x, name, eps)
   return nn.rmsnorm(x, nn.weight(name .. ".weight", { nn.width(x) }), eps)
 end
 
+-- Whether the absorbed form is computed: nn.cache takes its keys, and they are shorter than the plain form's keys and values.
+local function absorbs(c)
+  local l = c.latent
+  local elements = l.kv + l.rotated
+  return c.absorbed and c.attention == "cache" and elements % 8 == 0 and elements >= 16 and elements <= 576 and
+         elements < 2 * c.heads * (l.nope + l.rotated)
+end
+
 -- x [T, D]; gives [T, H*v]
 return function(c, x, name)
   local n, l = c.names, c.latent
@@ -33,13 +45,21 @@ return function(c, x, name)
   local w = nn.weight(name .. n.kv_b .. ".weight", { c.heads * (l.nope + l.v), l.kv })
 
   q = nn.split_heads(q, c.heads)
-  q = nn.join(nn.slice(q, 0, l.nope), nn.rope(nn.slice(q, l.nope, l.rotated), c.rope))
+  local nope, rotated = nn.slice(q, 0, l.nope), nn.rope(nn.slice(q, l.nope, l.rotated), c.rope)
   local turned = nn.rope(nn.split_heads(nn.slice(both, l.kv, l.rotated), 1), c.rope)
+  if absorbs(c) then
+    -- k = w_k kv, so q . k = (transpose(w_k) q) . kv; and the sum of values w_v kv is w_v times the sum of kv.
+    local w_k = nn.transpose(nn.rows(w, 0, l.nope, l.nope + l.v), c.heads)           -- [H*kv, nope]
+    local w_v = nn.rows(w, l.nope, l.v, l.nope + l.v)                                -- [H*v, kv]
+    local keys = nn.cache(nn.join(nn.split_heads(kv, 1), turned), l.kv)              -- [T, 1, kv+rotated]
+    local y = nn.attend(nn.join(nn.head_linear(nope, w_k), rotated), keys, { scale = c.scale })
+    return nn.join_heads(nn.head_linear(y, w_v))
+  end
   local k = nn.join(nn.split_heads(nn.linear(kv, nn.rows(w, 0, l.nope, l.nope + l.v)), c.heads), turned)
   -- Keys and values in the cache have one size: v stands behind the last columns of the keys, which nobody reads.
   local v = nn.split_heads(nn.linear(kv, nn.rows(w, l.v - l.rotated, size, l.nope + l.v)), c.heads)
-  local y = c.attention == "cache" and nn.attend(q, nn.cache(k, v), { scale = c.scale }) or
-            nn.attend_full(q, k, v, { scale = c.scale, causal = c.attention == "causal" })
+  local y = c.attention == "cache" and nn.attend(nn.join(nope, rotated), nn.cache(k, v), { scale = c.scale }) or
+            nn.attend_full(nn.join(nope, rotated), k, v, { scale = c.scale, causal = c.attention == "causal" })
   y = nn.join_heads(y)
   return nn.join_heads(nn.slice(nn.split_heads(y, c.heads), size - l.v, l.v))
 end
