@@ -104,7 +104,7 @@ static void *as_codes(const Shape *x, float *numbers)
     const int rows = x->G * BLOCK, pages = ROWS * PAGES;
     char *codes = malloc((size_t)(pages * rows * (x->E + 2)));
     const RefCache c = {.type = x->type, .block = BLOCK, .G = x->G, .E = x->E};
-    double row[512];
+    double row[576];
 
     for (int i = 0; i < pages * rows; i++) {
         ref_cache(&c, codes, i / rows, i % rows, numbers + (size_t)i * (size_t)x->E);
@@ -233,6 +233,7 @@ static void attends(void **state)
         {4, 2, 24, 0, 1, 0, 0, false, false, false, 0, DT_FP32, 0, false, 0},
         {3, 1, 40, 0, 1, 6, 9, true, true, false, 12, DT_BF16, 0, false, 0},
         {2, 2, 512, 0, 1, 33, 0, false, true, false, 0, DT_FP16, 0, false, 0},
+        {1, 1, 576, 0, 1, 0, 0, false, false, false, 0, DT_FP32, 0, false, 0},
         {2, 1, 16, 0, 1, 0, 0, true, false, true, 0, DT_FP32, 0, false, 0},
         {2, 2, 72, 0, 1, 9, 127, false, true, true, 0, DT_BF16, 0, false, 0},
         {4, 2, 40, 0, 1, 6, 9, true, true, false, 12, DT_INT8, 0, false, 0},
@@ -265,6 +266,120 @@ static void attends(void **state)
         if (shapes[i].prefix)
             make_whole(&s);
         check_attend(&shapes[i], &s);
+    }
+}
+
+/* Values that are the first V elements of their keys: pages of one kind. */
+static void check_keys(const Shape *x, int V, const Step *s)
+{
+    const size_t values = (size_t)(s->T * x->H * V), cached = (size_t)(ROWS * LENGTH * x->G * x->E);
+    const bool codes = dtype_is_code(x->type);
+    const float most = x->E > 256 ? 0.5f : 2.0f; /* errors of scores, sums of E products, are in exponents */
+    float *q = random_tensor((size_t)(s->T * x->H * x->E), DT_FP32, most), *y = malloc(values * 4);
+    float *want = malloc(values * 4), *again = malloc(values * 4);
+    float *sinks = x->sinks ? random_tensor((size_t)x->H, DT_FP32, 3.0f) : NULL;
+    void *k = random_tensor(cached, codes ? DT_FP32 : x->type, 2.0f), *const coded = codes ? as_codes(x, k) : NULL;
+    void *const arg[] = {q,
+                         NULL,
+                         sinks,
+                         (void *)s->rows,
+                         (void *)s->token,
+                         (void *)s->pages,
+                         codes ? coded : k,
+                         x->lanes ? (void *)s->owner : NULL,
+                         y};
+    const int64_t consts[] = {[KEYS_ATTEND_H] = x->H,
+                              [KEYS_ATTEND_G] = x->G,
+                              [KEYS_ATTEND_E] = x->E,
+                              [KEYS_ATTEND_V] = V,
+                              [KEYS_ATTEND_SCALE] = number_bits(0.3),
+                              [KEYS_ATTEND_WINDOW] = x->window,
+                              [KEYS_ATTEND_SOFTCAP] = number_bits(x->softcap),
+                              [KEYS_ATTEND_BLOCK] = BLOCK,
+                              [KEYS_ATTEND_PAGES] = PAGES,
+                              [KEYS_ATTEND_LENGTH] = LENGTH,
+                              [KEYS_ATTEND_KV] = x->type};
+
+    for (int t = 0; t < s->T; t++)
+        for (int h = 0; h < x->H; h++) {
+            const FtxRow *row = &s->rows[s->token[t].row];
+            const int i = t - row->q_start + row->kv_len - row->q_len;
+            const RefScores scores = {
+                .scale = 0.3, .softcap = x->softcap, .sinks = {sinks, DT_FP32}, .i = i, .v_dim = V};
+            const RefTensor keys = {k, codes ? DT_FP32 : x->type};
+            int64_t place[KEYS];
+
+            for (int j = 0; j <= i; j++)
+                place[j] = x->window && i - j >= x->window ? -1 : element(s, x, row, h / (x->H / x->G), j);
+            ref_attend_keys((RefTensor){q, DT_FP32}, ((int64_t)t * x->H + h) * x->E, keys, keys, place, i + 1, x->E, h,
+                            &scores, want + ((int64_t)t * x->H + h) * V);
+        }
+    for (int level = 0; level < LEVELS; level++) {
+        memset(y, -1, values * 4);
+        call(kernel_at("keys_attend", level), arg, consts, s->T, ROWS, 1);
+        assert_close(y, want, values, 4e-6, "keys_attend");
+        memcpy(again, y, values * 4);
+        memset(y, -1, values * 4);
+        call(kernel_at("keys_attend", level), arg, consts, s->T, ROWS, 5);
+        assert_memory_equal(y, again, values * 4);
+    }
+    free(q), free(y), free(want), free(again), free(sinks), free(k), free(coded);
+}
+
+static void attends_keys(void **state)
+{
+    static const int mixed[ROWS][2] = {{1, 40}, {1, 1}, {9, 9}, {5, 64}};
+    static const int lanes[ROWS][2] = {{1, 30}, {1, 30}, {1, 30}, {1, 12}};
+    static const struct {
+        Shape x;
+        int V;
+    } some[] = {
+        {{.H = 4, .G = 2, .E = 24, .type = DT_FP32}, 24},
+        {{.H = 11, .G = 1, .E = 48, .type = DT_FP32, .sinks = true}, 33}, /* two runs of heads */
+        {{.H = 18, .G = 2, .E = 40, .type = DT_BF16, .window = 6, .softcap = 12}, 16},
+        {{.H = 16, .G = 1, .E = 576, .type = DT_BF16}, 512},
+        {{.H = 2, .G = 1, .E = 576, .type = DT_FP32, .window = 33, .sinks = true}, 576},
+        {{.H = 3, .G = 1, .E = 72, .type = DT_FP16, .lanes = true}, 1},
+        {{.H = 4, .G = 2, .E = 40, .type = DT_INT8, .window = 9}, 17},
+        {{.H = 9, .G = 1, .E = 136, .type = DT_FP8, .lanes = true}, 128},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+        const Step s = make_step(some[i].x.lanes ? lanes : mixed, some[i].x.lanes);
+
+        check_keys(&some[i].x, some[i].V, &s);
+    }
+}
+
+/* Each head has a matrix of its own; a token's bits do not depend on those beside it. */
+static void heads_apart(void **state)
+{
+    static const int some[][5] = {{1, 3, 5, 16, DT_FP32},  {2, 1, 7, 33, DT_BF16},  {5, 4, 64, 24, DT_FP16},
+                                  {13, 2, 70, 130, DT_BF16}, {7, 2, 9, 1100, DT_FP32}, {40, 3, 12, 8, DT_FP32}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+        const int T = some[i][0], H = some[i][1], N = some[i][2], K = some[i][3];
+        const DType type = (DType)some[i][4];
+        const size_t n = (size_t)(T * H * N);
+        float *x = random_tensor((size_t)(T * H * K), DT_FP32, 1.0f), *want = malloc(n * 4), *y = malloc(n * 4);
+        float *again = malloc(n * 4);
+        void *w = random_tensor((size_t)(H * N * K), type, 1.0f);
+        const int64_t consts[] = {[HEAD_LINEAR_H] = H, [HEAD_LINEAR_N] = N, [HEAD_LINEAR_K] = K, [HEAD_LINEAR_W] = type};
+
+        ref_head_linear((RefTensor){x, DT_FP32}, (RefTensor){w, type}, T, H, N, K, want);
+        for (int level = 0; level < LEVELS; level++) {
+            memset(y, -1, n * 4);
+            call(kernel_at("head_linear", level), (void *const[]){x, w, y}, consts, T, 1, 3);
+            assert_close(y, want, n, 4e-6, "head_linear");
+            memcpy(again, y, n * 4);
+            memset(y, -1, n * 4);
+            for (int t = 0; t < T; t++)
+                call(kernel_at("head_linear", level), (void *const[]){x + t * H * K, w, y + t * H * N}, consts, 1, 1, 2);
+            assert_memory_equal(y, again, n * 4);
+        }
+        free(x), free(want), free(y), free(again), free(w);
     }
 }
 
@@ -332,6 +447,17 @@ static void caches(void **state)
                      s.T, ROWS, 3);
             assert_memory_equal(k, want_k, n * 4);
             assert_memory_equal(v, want_v, n * 4);
+            if (x.place == 2)
+                continue;
+            memset(k, 0, n * 4);
+            call(kernel_at("cache_keys", level), (void *const[]){keys, (void *)s.token, (void *)s.pages, k},
+                 (const int64_t[]){[CACHE_KEYS_G] = x.G,
+                                   [CACHE_KEYS_E] = x.E,
+                                   [CACHE_KEYS_BLOCK] = BLOCK,
+                                   [CACHE_KEYS_PAGES] = PAGES,
+                                   [CACHE_KEYS_KV] = x.type},
+                 s.T, ROWS, 3);
+            assert_memory_equal(k, want_k, n * 4);
         }
         free(keys), free(values), free(k), free(v), free(want_k), free(want_v);
     }
@@ -422,6 +548,7 @@ static void norms(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(head_parts), cmocka_unit_test(attends),
+                                       cmocka_unit_test(attends_keys), cmocka_unit_test(heads_apart),
                                        cmocka_unit_test(caches), cmocka_unit_test(ropes), cmocka_unit_test(norms)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);

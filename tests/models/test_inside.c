@@ -188,12 +188,14 @@ static void keys(void **state)
 static void latent(void **state)
 {
     static Result absorbed, plain, ranks;
+    json_t *tensors = tensors_of_latent();
     char file[1100];
 
     (void)state;
     golden_path("latent-weights", file, 1000);
     strcat(file, ".safetensors");
-    adapter_write_tensors(tensors_of_latent(), "F32", twin_element, file);
+    adapter_write_tensors(tensors, "F32", twin_element, file);
+    json_decref(tensors);
     run("latent", "latent-absorbed", "", file, &absorbed);
     run("latent", "latent-plain", "-D graph.absorbed=false", file, &plain);
     assert_same("plain", &absorbed, &plain, 1e-4);

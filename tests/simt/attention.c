@@ -425,6 +425,82 @@ void parts(void **state)
     finish(s, 53);
 }
 
+/* --- values inside keys ------------------------------------------------------------------------------ */
+
+typedef struct Inside {
+    DType t, kv;
+    int H, G, E, V, window, sinks, lanes;
+    double softcap;
+} Inside;
+
+static void add_inside(Suite *s, const Inside *p, bool writes)
+{
+    const char *type = dtype_name(p->t);
+    Ir g = {0};
+    Case c = {.kv = p->kv, .lanes = p->lanes};
+    char sinks[12] = "-", name[200];
+
+    g.n = (size_t)snprintf(g.text, sizeof g.text,
+                           "graph \"case\"\nlimits sequences=7 context=64 tokens=150 kv_block=8 kv_pages=72 logit_bias=4 "
+                           "end_ids=4 source=0 sources=0 beams=%d\nkind decoder\n",
+                           p->lanes);
+    add(&g, "ids : [T] i32");
+    const int q = heads_of(&g, p->H, p->E, p->t), k = heads_of(&g, p->G, p->E, p->t);
+    const int cache = add(&g, "cache %%%d - {layer=0 v_dim=%d} : [T,%d,%d] %s", k, p->V, p->G, p->E, type);
+
+    if (p->sinks && !writes)
+        snprintf(sinks, sizeof sinks, "%%%d", weight(&g, "z", p->H, 0, p->t));
+    if (!writes)
+        add(&g, "attend %%%d %%%d - - - %s {layer=0 scale=0.2 softcap=%g v_dim=%d window=%d} : [T,%d,%d] %s", q, cache,
+            sinks, p->softcap, p->V, p->window, p->H, p->V, type);
+    if (p->lanes)
+        decode_step(&c, 5);
+    else
+        mixed_step(&c);
+    snprintf(name, sizeof name, "%s %s/%s H=%d G=%d E=%d V=%d window=%d softcap=%g sinks=%d lanes=%d",
+             writes ? "keys" : "values inside keys", type, dtype_name(p->kv), p->H, p->G, p->E, p->V, p->window,
+             p->softcap, p->sinks, p->lanes);
+    take(s, &g, &c, name);
+}
+
+/* w has the type that the model's weights are stored in, x that of computing; rows: of a decode step, 0: the mixed step. */
+static void add_head_linear(Suite *s, DType t, DType w, int H, int N, int K, int rows)
+{
+    Ir g = begin();
+    Case c = {0};
+    const int x = heads_of(&g, H, K, t);
+
+    if (rows)
+        decode_step(&c, rows);
+    else
+        mixed_step(&c);
+    add(&g, "head_linear %%%d %%%d : [T,%d,%d] %s", x, weight(&g, "w", H * N, K, w), H, N, dtype_name(t));
+    take(s, &g, &c, "product for each head");
+}
+
+void inside(void **state)
+{
+    static const Inside some[] = {
+        {DT_FP32, DT_FP32, 4, 2, 24, 24, 0, 0, 0, 0},    {DT_FP32, DT_FP32, 11, 1, 48, 33, 0, 1, 0, 0},
+        {DT_BF16, DT_BF16, 18, 2, 40, 16, 6, 0, 0, 12},  {DT_FP16, DT_FP32, 3, 1, 72, 1, 0, 0, 4, 0},
+        {DT_BF16, DT_BF16, 6, 1, 576, 512, 0, 0, 0, 0},  {DT_FP32, DT_FP32, 5, 1, 576, 576, 20, 1, 0, 0},
+        {DT_FP16, DT_FP16, 8, 1, 136, 128, 0, 0, 4, 15}, {DT_BF16, DT_FP32, 2, 2, 32, 31, 3, 1, 0, 0},
+    };
+    Suite *s = open_suite("inside");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
+        add_inside(s, &some[i], false);
+        add_inside(s, &some[i], true);
+    }
+    for (int t = 0; t < 3; t++) {
+        add_head_linear(s, types[t], types[t], 3, 70, 40, 0);
+        add_head_linear(s, types[t], types[t], 2, 64, 131, 5);
+        add_head_linear(s, types[t], DT_FP32, 1, 9, 24, 0);
+    }
+    finish(s, 20);
+}
+
 /* --- attention within packed texts --------------------------------------------------------------- */
 
 typedef struct Text {

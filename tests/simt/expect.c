@@ -510,7 +510,7 @@ static bool *rows_written(const Scene *s, size_t rows)
 static void row_numbers(const RefCache *c, const void *cache, size_t row, float *x)
 {
     const int64_t rows = (int64_t)c->G * c->block;
-    double numbers[512];
+    double numbers[576];
 
     ref_cached(c, cache, (int64_t)row / rows, (int64_t)row % rows, numbers);
     for (int e = 0; e < c->E; e++)
@@ -528,7 +528,7 @@ static void compare_cache(const Scene *s, const Wanted *w)
     const bool *written = rows_written(s, rows);
     float *want = arena_array(s->keep, float, (size_t)c.E), *got = arena_array(s->keep, float, (size_t)c.E);
 
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < unit_caches(s->u); k++)
         for (size_t r = 0; r < rows; r++) {
             const CacheRow row = scene_cache_row(&c, r);
             const char *now = s->device[source ? (k ? FTX_NAMED_cross_v : FTX_NAMED_cross_k)

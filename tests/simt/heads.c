@@ -46,9 +46,18 @@ int unit_head_dim(const Unit *u)
 
     if (!v)
         return 0;
-    if (v->op == OP_CACHE || v->op == OP_CROSS_CACHE || v->op == OP_ATTEND)
+    if (v->op == OP_CACHE || v->op == OP_CROSS_CACHE)
         return (int)v->shape.dim[2].n;
+    if (v->op == OP_ATTEND)
+        return (int)ir_value(u->g, v->args[1])->shape.dim[2].n;
     return v->op == OP_ATTEND_PAGED ? (int)ir_value(u->g, v->args[0])->shape.dim[2].n : (int)ir_int(v, "head_dim");
+}
+
+int unit_caches(const Unit *u)
+{
+    const Value *v = unit_cache_op(u);
+
+    return v && ((v->op == OP_CACHE && !v->args[1]) || (v->op == OP_ATTEND && ir_int(v, "v_dim"))) ? 1 : 2;
 }
 
 int unit_kv_heads(const Unit *u)
@@ -135,17 +144,19 @@ static int64_t key_at(const Scene *s, const Value *v, const FtxRow *row, int g, 
 static void attend(const Scene *s, const Value *v, const RefTensor *a, void *const cache[2], float *y)
 {
     const Graph *g = s->u->g;
-    const int H = (int)v->shape.dim[1].n, E = (int)v->shape.dim[2].n;
-    const int G = (int)ir_value(g, v->args[1])->shape.dim[1].n;
+    const int H = (int)v->shape.dim[1].n, V = (int)v->shape.dim[2].n;
+    const int E = (int)ir_value(g, v->args[0])->shape.dim[2].n, G = (int)ir_value(g, v->args[1])->shape.dim[1].n;
+    const bool inside = ir_int(v, "v_dim") != 0; /* values are the first elements of keys */
     const bool beside = v->args[2] != 0, full = strcmp(ir_word(v, "scope"), "full") == 0;
     const RefTensor k = beside ? a[1] : (RefTensor){cache[0], s->u->facts.kv};
-    const RefTensor values = beside ? a[2] : (RefTensor){cache[1], s->u->facts.kv};
+    const RefTensor values = beside ? a[2] : (RefTensor){cache[!inside], s->u->facts.kv};
     RefScores r = {.scale = ir_float(v, "scale"),
                    .softcap = ir_float(v, "softcap"),
                    .bias = a[3],
                    .slopes = a[4],
                    .sinks = a[5],
                    .rounded = ir_int(v, "rounded") != 0,
+                   .v_dim = (int)ir_int(v, "v_dim"),
                    .span = v->args[3] ? (int)ir_value(g, v->args[3])->shape.dim[1].n : 0};
     int64_t at[2048];
 
@@ -164,7 +175,7 @@ static void attend(const Scene *s, const Value *v, const RefTensor *a, void *con
                             ? -1
                             : key_at(s, v, row, h / (H / G), j);
             r.i = i;
-            ref_attend_keys(a[0], ((int64_t)t * H + h) * E, k, values, at, n, E, h, &r, y + ((int64_t)t * H + h) * E);
+            ref_attend_keys(a[0], ((int64_t)t * H + h) * E, k, values, at, n, E, h, &r, y + ((int64_t)t * H + h) * V);
         }
 }
 
@@ -174,7 +185,7 @@ static void keep(const Scene *s, const Value *v, const RefTensor *a, void *const
 
     for (int t = 0; t < s->T; t++)
         for (int g = 0; g < G; g++)
-            for (int k = 0; k < 2; k++)
+            for (int k = 0; k < (v->args[1] ? 2 : 1); k++)
                 for (int e = 0; e < E; e++)
                     dtype_store(cache[k], (size_t)(key_at(s, v, &s->rows[s->token[t].row], g, s->token[t].pos) + e),
                                 s->u->facts.kv, (float)ref_at(a[k], ((int64_t)t * G + g) * E + e));
@@ -234,7 +245,11 @@ bool scene_heads(const Scene *s, const Value *v, const RefTensor *a, void *const
         attend(s, v, a, cache, y);
     else if (v->op == OP_CACHE || v->op == OP_CROSS_CACHE)
         keep(s, v, a, cache);
-    else if (v->op == OP_SLICE_HEADS)
+    else if (v->op == OP_HEAD_LINEAR) {
+        const Shape of = ir_value(s->u->g, v->args[0])->shape;
+
+        ref_head_linear(a[0], a[1], s->T, (int)x.dim[1].n, (int)x.dim[2].n, (int)of.dim[2].n, y);
+    } else if (v->op == OP_SLICE_HEADS)
         ref_columns(a[0], (int)ir_value(s->u->g, v->args[0])->shape.dim[2].n, (int)ir_int(v, "from"), (RefTensor){0},
                     s->T * (int)x.dim[1].n, (int)x.dim[2].n, y);
     else if (v->op == OP_JOIN_PARTS) {

@@ -29,6 +29,7 @@ void texts(void **state);
 void split_texts(void **state);
 void blocks(void **state);
 void parts(void **state);
+void inside(void **state);
 
 /* batches.c */
 void batches(void **state);

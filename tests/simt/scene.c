@@ -282,7 +282,7 @@ static void fill_cache(Scene *s, int slot, int from, int to)
 {
     const RefCache c = scene_cache(s, s->cache);
     const size_t rows = (size_t)(c.G * c.block);
-    float x[512];
+    float x[576];
 
     for (int w = 0; w < 2; w++)
         for (int pos = from; pos < to; pos++)

@@ -86,6 +86,7 @@ bool unit_appends(const Unit *u); /* it writes the step's keys and values to the
 bool unit_of_source(const Unit *u);
 int unit_head_dim(const Unit *u);
 int unit_kv_heads(const Unit *u);
+int unit_caches(const Unit *u); /* 1: keys alone, which hold the values; 2 */
 
 /* The number of a form of compiler/ir/forms.def. */
 uint32_t scene_form(const Catalog *c, const char *name);
