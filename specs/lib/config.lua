@@ -117,8 +117,8 @@ function config.check_heads(family, c, level)
   if c.heads % c.kv_heads ~= 0 then
     error(string.format("%s: heads must be a multiple of kv_heads, got %d and %d", family, c.heads, c.kv_heads), level)
   end
-  if c.head_dim % 8 ~= 0 or c.head_dim < 16 or c.head_dim > 512 then
-    error(string.format("%s: head_dim must be a multiple of 8 from 16 to 512, got %d", family, c.head_dim), level)
+  if c.head_dim % 8 ~= 0 or c.head_dim < 16 or c.head_dim > 576 then
+    error(string.format("%s: head_dim must be a multiple of 8 from 16 to 576, got %d", family, c.head_dim), level)
   end
 end
 

@@ -206,6 +206,10 @@ static const Lie lies[] = {
     CACHE("source 4", F(FtxCache, source, 4)),
     CACHE("$k has 128 bytes at 0, it needs 256", F(FtxCache, k_dim, 16)),
     CACHE("$v has 128 bytes at 256, it needs 256", F(FtxCache, v_dim, 16)),
+    CACHE(NULL, F(FtxCache, inside, 1)),
+    CACHE(NULL, F(FtxCache, inside, 1), F(FtxCache, v_dim, 1)),
+    CACHE("values of 8 cannot be inside (2) its keys of 8", F(FtxCache, inside, 2)),
+    CACHE("values of 9 cannot be inside (1) its keys of 8", F(FtxCache, inside, 1), F(FtxCache, v_dim, 9)),
     CACHE("are too large", F(FtxCache, kv_heads, UINT32_MAX), F(FtxCache, k_dim, UINT32_MAX)),
     CACHE("are too large", F(FtxCache, kv_heads, 1u << 31), F(FtxCache, k_dim, 1u << 29)), /* 2^64 bytes */
 

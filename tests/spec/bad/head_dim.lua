@@ -1,4 +1,4 @@
--- head_dim.lua:6: llama: head_dim must be a multiple of 8 from 16 to 512, got 20
+-- head_dim.lua:6: llama: head_dim must be a multiple of 8 from 16 to 576, got 20
 local ftx = require "ftx"
 local llama = require "llama"
 return ftx.model {
