@@ -514,7 +514,6 @@ static int open_all(void **state)
     add(&gate, "specs/fable.lua", "precision.weights=fp8", SOME, false);
     add(&gate, "specs/fable.lua", "precision.kv=int8", SOME, false);
     add(&gate, "tests/models/inside/wide.lua", NULL, EVERYWHERE, false);
-    add(&gate, "tests/models/inside/wide.lua", "precision.weights=fp32", SOME, false);
     for (int i = 0; i < 35 && gate.all; i++) { /* as many as tests/models/test_odd.c runs */
         add_odd(&gate, false, i);
         if (i < 10)

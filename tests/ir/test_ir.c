@@ -215,7 +215,7 @@ static void op_mistakes(void **state)
         {"join_parts %11 %6", "join_parts: a is [T,4,2], b is [T,2,4]; b must have as many heads, or one"},
         {"head_linear %6 %2", "head_linear: x is [T,2,4], w is [10,8]: columns of w must be elements of a head"},
         {"head_linear %16 %2", "head_linear: x is [T,3,4], w is [10,8]: columns of w must be elements of a head"},
-        {"head_linear %3 %2", "head_linear: x is [T,8], it must be [T,heads,head_dim]"},
+        {"head_linear %3 %2", "head_linear: x is [T,8], it must have 3 dimensions"},
         {"head_linear %6 %6", "head_linear: w must be a weight, it is the result of split_heads"},
         {"cache %6 - {layer=0}", "cache: v_dim is 0, it must be 1 to 4"},
         {"cache %6 - {layer=0 v_dim=5}", "cache: v_dim is 5, it must be 1 to 4"},

@@ -542,6 +542,8 @@ static const struct {
     {"attend", 10, "the same"},
     {"attend_paged", 3, "the same"},
     {"attend_paged", 4, "the same"},
+    {"keys_attend", 6, "the same"},
+    {"cache_keys", 3, "the same"},
     {"cache", 4, "the same"},
     {"cache", 5, "the same"},
     {"rope", 1, "the same"},

@@ -1,4 +1,4 @@
--- decoder.lua - kernels that the checkouts of tests/models do not have: norms of heads, attention computed in parts, experts.
+-- decoder.lua - kernels that the checkouts of tests/models do not have: norms of heads, attention computed in parts, values inside keys, experts.
 local ftx = require "ftx"
 local nn = require "nn"
 local D, H, G, E, V, N, F = 48, 4, 2, 16, 101, 5, 24
@@ -20,6 +20,11 @@ for i, layer in ipairs(layers) do
 
   h = h + nn.linear(nn.join_heads(y), nn.weight("o" .. i, { D, H * E }))
 end
+
+local own = nn.rmsnorm(h, nn.weight("norm4", { D }), 1e-5)
+local inside = nn.attend(heads(own, "q4", H), nn.cache(heads(own, "k4", G), 10), { sinks = nn.weight("sinks4", { H }) })
+inside = nn.head_linear(inside, nn.weight("w4", { H * 7, 10 }))     -- [T, H, 7]
+h = h + nn.linear(nn.join_heads(inside), nn.weight("o4", { D, H * 7 }))
 
 local x = nn.rmsnorm(h, nn.weight("norm", { D }), 1e-5)
 local function stack(name, rows, columns) return nn.stack("experts.*." .. name, { N, rows, columns }) end
