@@ -161,7 +161,8 @@ static json_t *caches_json(const ArtifactPlan *p)
 
         json_array_append_new(list, json_pack("{si,si,si,sb,ss,si,si}", "kv_heads", (int)c->kv_heads, "k_dim",
                                               (int)c->k_dim, "v_dim", (int)c->v_dim, "inside", (int)c->inside, "type",
-                                              dtype_name((DType)c->type), "window", (int)c->window, "source", (int)c->source));
+                                              dtype_name((DType)c->type), "window", (int)c->window, "source",
+                                              (int)c->source));
     }
     return list;
 }

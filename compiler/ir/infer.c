@@ -390,8 +390,10 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
         if (!want_heads(q, 0) || !want_weight(q, 1) || !want_rank(q, 1, 2))
             return false;
         if (size(shape_of(q, 1), 1) != size(x, 2) || size(shape_of(q, 1), 0) % size(x, 1))
-            return diag_error(q->d, q->loc, "head_linear: x is %s, w is %s: columns of w must be elements of a head, and "
-                              "heads divide its rows", text_of(q, 0), text_of(q, 1));
+            return diag_error(q->d, q->loc,
+                              "head_linear: x is %s, w is %s: columns of w must be elements of a head, and "
+                              "heads divide its rows",
+                              text_of(q, 0), text_of(q, 1));
         *out = ir_shape(3, x.dim[0], x.dim[1], ir_const(size(shape_of(q, 1), 0) / size(x, 1)));
         return true;
     case OP_SPLIT_HEADS:

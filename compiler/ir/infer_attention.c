@@ -33,7 +33,7 @@ static bool want_keys(const Query *q)
 /* Values inside keys: only the kernel keys_attend reads them so. */
 static bool want_inside(const Query *q)
 {
-    const char *lacks = q->args[2] || arg(q, 1)->op != OP_CACHE         ? "keys that are not in a cache"
+    const char *lacks = q->args[2] || arg(q, 1)->op != OP_CACHE             ? "keys that are not in a cache"
                         : strcmp(ir_word(q->attrs, "scope"), "causal") != 0 ? "a prefix"
                         : q->args[3]                                        ? "a bias"
                         : q->args[4]                                        ? "slopes"

@@ -160,8 +160,8 @@ static int nn_cache(lua_State *L)
 /* nn.head_linear(x, w): each head of x with a matrix of its own */
 static int nn_head_linear(lua_State *L)
 {
-    return value_push(L, value_add(L, OP_HEAD_LINEAR, nn_value(L, 1, "head_linear: x"),
-                                   nn_value(L, 2, "head_linear: w"), 0, NULL));
+    return value_push(
+        L, value_add(L, OP_HEAD_LINEAR, nn_value(L, 1, "head_linear: x"), nn_value(L, 2, "head_linear: w"), 0, NULL));
 }
 
 /* nn.cross_cache(k, v): keys and values of the source for the next layer of the decoder */

@@ -65,8 +65,8 @@ void AT(head_linear)(const CpuCall *c)
         const int64_t n0 = piece % runs * columns;
 
         for (int64_t t = 0; t < c->T; t += TILE_ROWS)
-            AT(head_stripe)(c, piece / runs, t, c->T - t < TILE_ROWS ? c->T - t : TILE_ROWS, n0,
-                            N - n0 < columns ? N - n0 : columns);
+            AT(head_stripe)
+            (c, piece / runs, t, c->T - t < TILE_ROWS ? c->T - t : TILE_ROWS, n0, N - n0 < columns ? N - n0 : columns);
     }
 }
 #endif

@@ -52,8 +52,8 @@ static const float *AT(keys_row)(const AT(Keys) * a, int64_t j, float *room)
     if (owner && a->row->lane >= 0 && j != a->row->kv_len - 1) /* a lane of a beam search; its last token is its own */
         slot = j < a->row->prompt ? rows[a->row->group].slot : owner[slot * c->k[KEYS_ATTEND_LENGTH] + j];
 
-    const char *page = (const char *)c->arg[6] + pages[slot * c->k[KEYS_ATTEND_PAGES] + j / block] *
-                                                     cached_page_bytes(G * block, type, E);
+    const char *page = (const char *)c->arg[6] +
+                       pages[slot * c->k[KEYS_ATTEND_PAGES] + j / block] * cached_page_bytes(G * block, type, E);
     const int64_t at = a->g * block + j % block;
 
     if (type == CPU_FP32 && E % LANES == 0)

@@ -63,8 +63,8 @@ bool sizes_cache(const FtxCache *c, int64_t kv_block, uint64_t *keys, uint64_t *
     const uint64_t rows = c->kv_heads * (c->source ? c->source : (uint64_t)kv_block); /* of 32 bits each */
 
     return !__builtin_mul_overflow(rows, sizes_row((DType)c->type, c->k_dim), keys) &&
-           !__builtin_mul_overflow(rows, c->inside ? 0 : sizes_row((DType)c->type, c->v_dim), values) && *keys <= MAX_SPACE &&
-           *values <= MAX_SPACE;
+           !__builtin_mul_overflow(rows, c->inside ? 0 : sizes_row((DType)c->type, c->v_dim), values) &&
+           *keys <= MAX_SPACE && *values <= MAX_SPACE;
 }
 
 FtxStatus sizes_caches(Sizes *s, const FtxCache *caches, size_t n, FtxError *err)

@@ -55,11 +55,12 @@ return function(c, x, name)
     local y = nn.attend(nn.join(nn.head_linear(nope, w_k), rotated), keys, { scale = c.scale })
     return nn.join_heads(nn.head_linear(y, w_v))
   end
+  q = nn.join(nope, rotated)
   local k = nn.join(nn.split_heads(nn.linear(kv, nn.rows(w, 0, l.nope, l.nope + l.v)), c.heads), turned)
   -- Keys and values in the cache have one size: v stands behind the last columns of the keys, which nobody reads.
   local v = nn.split_heads(nn.linear(kv, nn.rows(w, l.v - l.rotated, size, l.nope + l.v)), c.heads)
-  local y = c.attention == "cache" and nn.attend(nn.join(nope, rotated), nn.cache(k, v), { scale = c.scale }) or
-            nn.attend_full(nn.join(nope, rotated), k, v, { scale = c.scale, causal = c.attention == "causal" })
+  local y = c.attention == "cache" and nn.attend(q, nn.cache(k, v), { scale = c.scale }) or
+            nn.attend_full(q, k, v, { scale = c.scale, causal = c.attention == "causal" })
   y = nn.join_heads(y)
   return nn.join_heads(nn.slice(nn.split_heads(y, c.heads), size - l.v, l.v))
 end

@@ -355,7 +355,7 @@ static void attends_keys(void **state)
 /* Each head has a matrix of its own; a token's bits do not depend on those beside it. */
 static void heads_apart(void **state)
 {
-    static const int some[][5] = {{1, 3, 5, 16, DT_FP32},  {2, 1, 7, 33, DT_BF16},  {5, 4, 64, 24, DT_FP16},
+    static const int some[][5] = {{1, 3, 5, 16, DT_FP32},    {2, 1, 7, 33, DT_BF16},   {5, 4, 64, 24, DT_FP16},
                                   {13, 2, 70, 130, DT_BF16}, {7, 2, 9, 1100, DT_FP32}, {40, 3, 12, 8, DT_FP32}};
 
     (void)state;
@@ -366,7 +366,8 @@ static void heads_apart(void **state)
         float *x = random_tensor((size_t)(T * H * K), DT_FP32, 1.0f), *want = malloc(n * 4), *y = malloc(n * 4);
         float *again = malloc(n * 4);
         void *w = random_tensor((size_t)(H * N * K), type, 1.0f);
-        const int64_t consts[] = {[HEAD_LINEAR_H] = H, [HEAD_LINEAR_N] = N, [HEAD_LINEAR_K] = K, [HEAD_LINEAR_W] = type};
+        const int64_t consts[] = {
+            [HEAD_LINEAR_H] = H, [HEAD_LINEAR_N] = N, [HEAD_LINEAR_K] = K, [HEAD_LINEAR_W] = type};
 
         ref_head_linear((RefTensor){x, DT_FP32}, (RefTensor){w, type}, T, H, N, K, want);
         for (int level = 0; level < LEVELS; level++) {
@@ -376,7 +377,8 @@ static void heads_apart(void **state)
             memcpy(again, y, n * 4);
             memset(y, -1, n * 4);
             for (int t = 0; t < T; t++)
-                call(kernel_at("head_linear", level), (void *const[]){x + t * H * K, w, y + t * H * N}, consts, 1, 1, 2);
+                call(kernel_at("head_linear", level), (void *const[]){x + t * H * K, w, y + t * H * N}, consts, 1, 1,
+                     2);
             assert_memory_equal(y, again, n * 4);
         }
         free(x), free(want), free(y), free(again), free(w);
@@ -547,9 +549,10 @@ static void norms(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(head_parts), cmocka_unit_test(attends),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(head_parts),   cmocka_unit_test(attends),
                                        cmocka_unit_test(attends_keys), cmocka_unit_test(heads_apart),
-                                       cmocka_unit_test(caches), cmocka_unit_test(ropes), cmocka_unit_test(norms)};
+                                       cmocka_unit_test(caches),       cmocka_unit_test(ropes),
+                                       cmocka_unit_test(norms)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,9 +31,9 @@ static json_t *tensors_of_latent(void)
     static const struct {
         const char *name;
         int rows, columns;
-    } parts[] = {{"norm1.weight", 48, 0},   {"norm2.weight", 48, 0},  {"q_a.weight", 20, 48},    {"q_norm.weight", 20, 0},
-                 {"q_b.weight", 96, 20},    {"kv_a.weight", 48, 48},  {"kv_norm.weight", 40, 0}, {"kv_b.weight", 128, 40},
-                 {"out.weight", 48, 64},    {"gate.weight", 64, 48},  {"up.weight", 64, 48},     {"down.weight", 48, 64}};
+    } parts[] = {{"norm1.weight", 48, 0}, {"norm2.weight", 48, 0}, {"q_a.weight", 20, 48},    {"q_norm.weight", 20, 0},
+                 {"q_b.weight", 96, 20},  {"kv_a.weight", 48, 48}, {"kv_norm.weight", 40, 0}, {"kv_b.weight", 128, 40},
+                 {"out.weight", 48, 64},  {"gate.weight", 64, 48}, {"up.weight", 64, 48},     {"down.weight", 48, 64}};
     json_t *tensors = json_object();
 
     shape(tensors, "", "embed.weight", VOCAB, 48);

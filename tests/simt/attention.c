@@ -440,10 +440,11 @@ static void add_inside(Suite *s, const Inside *p, bool writes)
     Case c = {.kv = p->kv, .lanes = p->lanes};
     char sinks[12] = "-", name[200];
 
-    g.n = (size_t)snprintf(g.text, sizeof g.text,
-                           "graph \"case\"\nlimits sequences=7 context=64 tokens=150 kv_block=8 kv_pages=72 logit_bias=4 "
-                           "end_ids=4 source=0 sources=0 beams=%d\nkind decoder\n",
-                           p->lanes);
+    g.n =
+        (size_t)snprintf(g.text, sizeof g.text,
+                         "graph \"case\"\nlimits sequences=7 context=64 tokens=150 kv_block=8 kv_pages=72 logit_bias=4 "
+                         "end_ids=4 source=0 sources=0 beams=%d\nkind decoder\n",
+                         p->lanes);
     add(&g, "ids : [T] i32");
     const int q = heads_of(&g, p->H, p->E, p->t), k = heads_of(&g, p->G, p->E, p->t);
     const int cache = add(&g, "cache %%%d - {layer=0 v_dim=%d} : [T,%d,%d] %s", k, p->V, p->G, p->E, type);
