@@ -38,7 +38,7 @@ class Abi(unittest.TestCase):
         """A new field of FtxRequest is a setting of generate(), or stands here with the reason."""
         others = {"size", "user"} | {f for f, _ in _abi.FtxRequest._fields_ if f.endswith(("_count", "_bytes"))}
         others |= {"text", "ids", "bias_ids", "bias_values", "bad_lengths"}  # the prompt; bias; bad_ids
-        others |= {"top_logprobs", "prompt_logprobs", "mask", "mask_user"}  # pieces have no place for what they give
+        others |= {"top_logprobs", "prompt_logprobs", "mask", "mask_user", "states"}  # pieces have no place for what they give
         named = set(PLAIN) | (set(LISTS) - {"bias"}) | set(WORDS)
         self.assertEqual({f for f, _ in _abi.FtxRequest._fields_} - others, named)
         for name in LISTS:

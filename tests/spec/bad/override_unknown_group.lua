@@ -1,4 +1,4 @@
--- -D speed.fast=32: a model has no field 'speed.fast'; the fields are: name, graph, weights, tokenizer, bos, eos, start, pad, pooling, normalize, labels, scoring, precision, limits, parallel, kv, decode
+-- -D speed.fast=32: a model has no field 'speed.fast'; the fields are: name, graph, weights, tokenizer, bos, eos, start, pad, pooling, normalize, states, labels, scoring, precision, limits, parallel, kv, decode
 -- -D speed.fast=32
 local ftx = require "ftx"
 local llama = require "llama"

@@ -1,4 +1,4 @@
--- unknown_top_field.lua:4: ftx.model has no field 'wieghts'; the fields are: name, graph, weights, tokenizer, bos, eos, start, pad, pooling, normalize, labels, scoring, precision, limits, parallel, kv, decode
+-- unknown_top_field.lua:4: ftx.model has no field 'wieghts'; the fields are: name, graph, weights, tokenizer, bos, eos, start, pad, pooling, normalize, states, labels, scoring, precision, limits, parallel, kv, decode
 local ftx = require "ftx"
 local llama = require "llama"
 return ftx.model {
