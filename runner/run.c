@@ -70,10 +70,10 @@ static const Option table[] = {
     {"--no-bos", 0, OPT_FLAG, NULL, "do not add the tokens that the tokenizer puts around a prompt", AT(no_bos), 0},
     {"--json", 0, OPT_FLAG, NULL, "one object for each prompt, see below", AT(json), 0},
     {"--logits", 0, OPT_FLAG, NULL, "with --json: the raw logits at the last token of the prompt", AT(logits), 0},
-    {"--states", 0, OPT_TEXT, "last|mean|tokens",
-     "with --json: the last layer's states of the prompt's last token, their mean over the prompt, or those of each "
-     "token "
-     "(artifacts compiled with -D states=true)",
+    {"--states", 0, OPT_TEXT, "WHICH",
+     "with --json: states of the last layer: last (of the prompt's last token), mean (over the prompt) or tokens (of "
+     "each); "
+     "for artifacts compiled with -D states=true",
      AT(states), 0},
     {"--device", 'd', OPT_TEXT, "NAME",
      "cpu, cuda, cuda:N or auto; cpu:0,1 or cuda:0,1: one for each rank (docs/parallel.md)", AT(device), 0},
