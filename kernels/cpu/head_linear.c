@@ -66,7 +66,7 @@ void AT(head_linear)(const CpuCall *c)
 
         for (int64_t t = 0; t < c->T; t += TILE_ROWS)
             AT(head_stripe)
-            (c, piece / runs, t, c->T - t < TILE_ROWS ? c->T - t : TILE_ROWS, n0, N - n0 < columns ? N - n0 : columns);
+        (c, piece / runs, t, c->T - t < TILE_ROWS ? c->T - t : TILE_ROWS, n0, N - n0 < columns ? N - n0 : columns);
     }
 }
 #endif
