@@ -74,7 +74,7 @@ template <class K> DEVICE void all_gather(const AllGatherArgs &a)
         if (v + step < vectors)
             k.e.send(v + step, k.own(v + step));
         uint4_ all[K::RANKS];
-        k.e.receive(v, all);
+        k.e.template receive<typename K::T>(v, all);
 #pragma unroll
         for (int r = 0; r < K::RANKS; r++)
             k.put(v, r, r == k.e.rank ? k.own(v) : all[r]);

@@ -66,7 +66,7 @@ template <class K> struct AllReduce {
         const Vec<O, VEC> r = K::RES ? load_up_to<VEC>((const O *)a.r + at, n) : zeros<O, VEC>();
         const uint4_ mine = own(piece, i);
         uint4_ all[K::RANKS];
-        e.receive(at / VEC, all);
+        e.template receive<T>(at / VEC, all);
         Vec<float, VEC> s;
 #pragma unroll
         for (int rank = 0; rank < K::RANKS; rank++) {

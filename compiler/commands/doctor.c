@@ -56,6 +56,8 @@ static const char get_nvrtc[] =
     "install the CUDA toolkit 12.4 or newer, or the Python package nvidia-cuda-nvrtc; FTX_NVRTC names the folder";
 static const char get_cublaslt[] =
     "install the CUDA toolkit 12.4 or newer, or the Python package nvidia-cublas; FTX_CUDA names the folder";
+static const char get_nccl[] =
+    "for GPUs of several processes: install the package libnccl2, or the Python package nvidia-nccl-cu13";
 static const char get_cupti[] = "install the CUDA toolkit 12 or newer, or the Python package nvidia-cuda-cupti";
 
 static void add(Report *r, const char *name, State state, const char *advice, const char *format, ...)
@@ -218,6 +220,7 @@ static void check_libraries(Report *r)
     const State absent = r->gpu ? MISSING : NOTE;
     FtxError err;
     size_t version;
+    int nccl;
 
     if (nvrtc_version())
         add(r, "nvrtc", OK, NULL, "%s, which compiles for GPUs", nvrtc_version());
@@ -228,6 +231,10 @@ static void check_libraries(Report *r)
     else
         add(r, "cublaslt", OK, NULL, "%zu.%zu, for large matrix products on GPUs", version / 10000,
             version / 100 % 100);
+    if (device_cuda_nccl(&nccl, &err)) /* GPUs of one process do without it */
+        add(r, "nccl", NOTE, r->gpu ? get_nccl : NULL, "%s", err.text);
+    else
+        add(r, "nccl", OK, NULL, "%d.%d.%d, for GPUs of several processes", nccl / 10000, nccl / 100 % 100, nccl % 100);
     if (device_cuda_cupti(&err)) /* without it a trace is measured by events */
         add(r, "cupti", NOTE, r->gpu ? get_cupti : NULL, "%s", err.text);
     else

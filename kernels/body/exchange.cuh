@@ -9,6 +9,9 @@
 // vector arrives. A buffer is all zeros when its exchange ends; a rank reaches exchange n + 1 only when all others have
 // started exchange n, so they have ended exchange n - 1 and cleared its buffer.
 //
+// GPUs of several processes do not reach each other's memory. There NCCL has brought what all ranks send, as x has it, into
+// the first buffer before the kernel begins (peers->gathered). Nothing is sent, no word is a flag and none is cleared.
+//
 // A wait ends after peers->timeout_ms, or when the host says `stop`. From then on the rank waits for nobody, sends nothing,
 // and takes zeros for what has not arrived. The host looks at the report before it takes a token.
 #pragma once
@@ -43,6 +46,7 @@ template <int RANKS> struct Exchange {
     int rank;
     u32 count;
     bool stopped;
+    bool gathered;
 
     // Reads what no kernel writes.
     DEVICE Exchange(const FtxPeers *peers, FtxExchange *own) : peers(peers), own(own)
@@ -52,13 +56,14 @@ template <int RANKS> struct Exchange {
             base[r] = peers->exchange[r];
         share = peers->bytes / RANKS;
         rank = peers->rank;
+        gathered = peers->gathered != 0;
     }
     // After the wait for the previous kernel.
     DEVICE void begin()
     {
         count = load_system(&own->count);
-        stopped = load_system(&own->stop) != 0;
-        at = sizeof(FtxExchange) + (u64)(count % FTX_EXCHANGES) * share * RANKS;
+        stopped = gathered || load_system(&own->stop) != 0; // sends nothing
+        at = sizeof(FtxExchange) + (gathered ? 0 : (u64)(count % FTX_EXCHANGES) * share * RANKS);
     }
     // All threads, once: the last block that has read the count moves it on. A release would wait for what was sent.
     DEVICE void counted() const
@@ -76,10 +81,17 @@ template <int RANKS> struct Exchange {
             if (r != rank && !stopped)
                 store_peer((char *)base[r] + at + (u64)rank * share + v * 16, word);
     }
-    // Vector v of every rank, as sent; all[rank] is not touched.
-    DEVICE void receive(i64 v, uint4_ (&all)[RANKS])
+    // Vector v of every rank, as sent, of elements of type T; all[rank] is not touched.
+    template <class T> DEVICE void receive(i64 v, uint4_ (&all)[RANKS])
     {
         char *from = (char *)own + at + v * 16;
+        if (gathered) {
+#pragma unroll
+            for (int r = 0; r < RANKS; r++)
+                if (r != rank)
+                    all[r] = to_wire<T>(load_peer(from + r * share));
+            return;
+        }
 #pragma unroll
         for (int r = 0; r < RANKS; r++)
             if (r != rank)

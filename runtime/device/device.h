@@ -14,6 +14,8 @@ typedef struct Session Session;
 typedef struct Trace Trace; /* trace.h */
 typedef struct Team Team;   /* base/team.h */
 
+enum { FTX_JOIN_WORD = 128 };
+
 enum { FTX_CHAIN = 5 }; /* decode runs that a GPU takes as one graph */
 
 typedef struct Links Links; /* group/link.h */
@@ -33,8 +35,10 @@ typedef struct DeviceApi {
     /* Several ranks (group/): the session is number `rank` of all the sessions, which are of this api, and gets the
      * addresses of their $exchange. After all are open, before the first run. NULL: the device has no ranks. */
     FtxStatus (*join)(Session *s, int rank, int ranks, Session *const *all, FtxError *err);
-    /* The same where the other ranks are in other processes (group/link.h). NULL: they cannot be. */
+    /* The same where the other ranks are in other processes (group/link.h). NULL: they cannot be. All make this call at
+     * the same time. What join_word writes in rank 0 is links_word of all ranks then; NULL: nothing. */
     FtxStatus (*join_links)(Session *s, Links *l, FtxError *err);
+    FtxStatus (*join_word)(char word[FTX_JOIN_WORD], FtxError *err);
     /* Ends the session's waits for other ranks, now and later: its runs fail. From any thread. */
     void (*stop)(Session *s);
     /* What has gone wrong between ranks so far, without waiting: asked before a result is taken from OUT while programs run.
@@ -136,5 +140,7 @@ FtxStatus device_cuda_algorithms(Session *s, uint32_t program, uint32_t kernel, 
 FtxStatus device_cuda_blas(size_t *version, FtxError *err);
 /* Whether CUPTI is there, which times each kernel of a trace. */
 FtxStatus device_cuda_cupti(FtxError *err);
+/* The version of NCCL, for GPUs of several processes: 22809 is 2.28.9. */
+FtxStatus device_cuda_nccl(int *version, FtxError *err);
 
 #endif

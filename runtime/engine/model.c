@@ -248,23 +248,45 @@ FtxStatus ftx_model_open(const char *path, const FtxOptions *options, FtxModel *
     return ftx_fail(err, FTX_EINVAL, "options.device: no device kind %d", (int)o.device);
 }
 
+/* The plan and the device of a rank, as rank 0 chooses them. */
+static FtxStatus choose_rank(const Artifact *a, const FtxOptions *o, const DeviceApi **api, const ArtifactPlan **plan,
+                             FtxError *err)
+{
+    FtxError why = {FTX_OK, ""};
+    uint32_t target, at;
+
+    *api = &device_cuda;
+    if (o->device != FTX_DEVICE_CPU && !find_cuda(a, o->ordinal, &target, &at, &why)) {
+        *plan = &a->plans[at];
+        return FTX_OK;
+    }
+    *api = &device_cpu;
+    *plan = artifact_plan(a, FTX_TARGET_CPU, "");
+    if (o->device == FTX_DEVICE_CUDA)
+        return ftx_fail(err, why.status, "%s", why.text);
+    return *plan ? FTX_OK : ftx_fail(err, FTX_ENODEVICE, "the artifact has no code for the CPU%s%s", *why.text ? ": " : "",
+                                     why.text);
+}
+
 /* Opens the artifact and makes rank 0's calls. */
-static FtxStatus run_rank(const char *path, const FtxOptions *o, int rank, int ranks, FtxError *err)
+static FtxStatus run_rank(const char *path, FtxOptions *o, int rank, int ranks, FtxError *err)
 {
     const ArtifactPlan *plan;
+    const DeviceApi *api;
     Artifact a;
     FtxStatus s = artifact_open(path, &a, err);
 
     if (s)
         return s;
-    plan = artifact_plan(&a, FTX_TARGET_CPU, "");
     if (a.facts->ranks != (uint32_t)ranks)
         s = ftx_fail(err, FTX_EINVAL, "there are %d processes (FTX_RANKS), and the artifact is for %u rank%s", ranks,
                      a.facts->ranks, a.facts->ranks == 1 ? "" : "s");
-    else if (!plan || o->device == FTX_DEVICE_CUDA)
-        s = ftx_fail(err, FTX_ENODEVICE, "FTX_MASTER is set: ranks in several processes run on the CPU only");
-    else
-        s = remote_run(&device_cpu, &a, plan, o, rank, ranks, err);
+    if (!s)
+        s = check_devices(&a, o, err);
+    if (!s)
+        s = choose_rank(&a, o, &api, &plan, err);
+    if (!s)
+        s = remote_run(api, &a, plan, o, rank, ranks, err);
     artifact_close(&a);
     return s;
 }

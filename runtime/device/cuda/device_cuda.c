@@ -123,6 +123,11 @@ FtxStatus device_cuda_cupti(FtxError *err)
     return activity_find(err);
 }
 
+FtxStatus device_cuda_nccl(int *version, FtxError *err)
+{
+    return nccl_version(version, err);
+}
+
 /* Code for a target runs on compute capability cc: an 'a' target only there, a plain one on later GPUs of its major
  * number, PTX on all later ones. */
 static bool serves(uint32_t target, int cc)
@@ -328,11 +333,13 @@ static size_t lay_out(Device *d, Carve *c, const ArtifactPlan *p)
     CUmodule *module = carve(c, p->n_kernels, sizeof *module);
     CUfunction *function = carve(c, p->n_kernels, sizeof *function);
     LtMatmul **matmul = carve(c, p->n_launches, sizeof *matmul);
+    Brought *brought = carve(c, p->n_kernels, sizeof *brought);
 
     if (d) {
         d->module = module;
         d->function = function;
         d->matmul = matmul;
+        d->brought = brought;
     }
     return c->at;
 }
@@ -435,7 +442,10 @@ static FtxStatus cuda_open(const Artifact *a, const ArtifactPlan *plan, const Ft
     d->artifact = a;
     d->plan = plan;
     d->threads = o && o->threads ? o->threads : team_default_threads();
-    s = take_device(d, o ? o->ordinal : 0, err);
+    d->processes = a->facts->ranks > 1 && env_text(ENV_FTX_MASTER);
+    s = d->processes ? cuda_exchange_find(d, err) : FTX_OK;
+    if (!s)
+        s = take_device(d, o ? o->ordinal : 0, err);
     if (!s)
         s = fill_device(d, o ? o->random_weights : 0, err);
     if (s) {
@@ -460,6 +470,8 @@ const DeviceApi device_cuda = {
     .session_open = cuda_session_open,
     .session_close = cuda_session_close,
     .join = cuda_session_join,
+    .join_word = nccl_id,
+    .join_links = cuda_session_join_links,
     .stop = cuda_session_stop,
     .check = cuda_session_peers,
     .io = cuda_session_io,
@@ -517,6 +529,12 @@ FtxStatus device_cuda_blas(size_t *version, FtxError *err)
 
 FtxStatus device_cuda_cupti(FtxError *err)
 {
+    return no_cuda(err);
+}
+
+FtxStatus device_cuda_nccl(int *version, FtxError *err)
+{
+    *version = 0;
     return no_cuda(err);
 }
 

@@ -5,6 +5,7 @@
  *   weights.c        the weights: stored or drawn, through pinned memory to the device
  *   session.c        an engine's memory, and the copies into and out of it
  *   peers.c          several GPUs that share a model
+ *   processes.c      the same where the other GPUs are in other processes: exchanges by NCCL (nccl.h)
  *   program.c        launches: prepared as graphs, or one by one; times
  *   activity.c       what CUPTI has recorded of a stream
  *   timeline.c       kernels and copies in a Trace
@@ -17,6 +18,7 @@
 
 #include "cublaslt.h"
 #include "driver.h"
+#include "nccl.h"
 #include "../cache.h"
 #include "../device.h"
 #include "../../../kernels/device/io.h"
@@ -24,6 +26,13 @@
 
 #ifdef FTX_HAVE_CUDA
 #include <stdatomic.h>
+
+/* A kernel of ranks, as the ranks of several processes need it: what a launch brings to the exchange is its first operand,
+ * so many bytes for each live row. */
+typedef struct Brought {
+    uint64_t row_bytes; /* 0: it exchanges nothing */
+    bool rows_s;        /* rows are sequences, else tokens */
+} Brought;
 
 struct Device {
     Memory memory;
@@ -43,6 +52,8 @@ struct Device {
     CUmodule *module;     /* [n_kernels], NULL where an earlier kernel has the same image */
     CUfunction *function; /* [n_kernels], NULL for matrix products */
     LtMatmul **matmul;    /* [n_launches], NULL for kernels; equal ones are shared */
+    bool processes;       /* other ranks are in other processes */
+    Brought *brought;     /* [n_kernels]; of `processes` alone */
     char name[256];
 };
 
@@ -68,6 +79,18 @@ struct Session {
     FtxReport *report; /* of one of several ranks, pinned; else NULL */
     int peer_timeout;  /* seconds, FTX_PEER_TIMEOUT */
     bool joined;       /* the other ranks */
+
+    /* Ranks of several processes; links NULL: there are none. */
+    Links *links;
+    Nccl *nccl;
+    FtxError failed; /* what has gone wrong between the ranks; status FTX_OK: nothing */
+    int rank, ranks;
+    CUstream probe; /* reads while kernels run */
+    unsigned *count; /* pinned: FtxExchange.count as it was read last */
+    bool probing;    /* it is being read */
+    unsigned seen;   /* the last other value ... */
+    double since;    /* ... and when it was seen, in seconds of the wait */
+    double next_look, next_probe;
 
     /* write() copies through a ring of parts; a part is used again when its event has passed. */
     CUevent part_done[RING_PARTS];
@@ -131,6 +154,19 @@ FtxStatus cuda_session_wait(Session *s, FtxError *err);
 FtxStatus cuda_session_join(Session *s, int rank, int ranks, Session *const *all, FtxError *err);
 void cuda_session_stop(Session *s);
 FtxStatus cuda_session_peers(Session *s, FtxError *err); /* what went wrong between the ranks, if anything did */
+
+/* processes.c. cuda_exchange enqueues what a launch brings to the other ranks, before the launch; cuda_exchanges:
+ * whether there is something. cuda_ranks_over: whether a wait that has taken so many seconds is given up. */
+FtxStatus cuda_exchange_find(Device *d, FtxError *err);
+bool cuda_exchanges(const Session *s, const FtxLaunch *l);
+FtxStatus cuda_exchange(Session *s, const FtxLaunch *l, int T, int S, FtxError *err);
+FtxStatus cuda_session_join_links(Session *s, Links *l, FtxError *err);
+bool cuda_ranks_over(Session *s, double waited);
+FtxStatus cuda_ranks_check(Session *s, FtxError *err);
+void cuda_ranks_leave(Session *s); /* before the last wait: kernels that wait for others end, if others have failed */
+void cuda_ranks_close(Session *s); /* after the graphs */
+
+FtxStatus cuda_session_zero(Session *s, FtxError *err); /* clears STATE, IO, WORK and the pages */
 
 FtxStatus cuda_program_prepare(Session *s, FtxError *err); /* warms, captures, uploads */
 void cuda_program_close(Session *s);

@@ -76,6 +76,8 @@ FtxStatus cuda_session_peers(Session *s, FtxError *err)
     if (__atomic_load_n(&s->report->written, __ATOMIC_ACQUIRE))
         return ftx_fail(err, FTX_EDEVICE, "rank %u did not come to exchange %u within %d s (FTX_PEER_TIMEOUT)",
                         s->report->failed - 1, s->report->step, s->peer_timeout);
+    if (s->links && cuda_ranks_check(s, err))
+        return FTX_EDEVICE;
     if (__atomic_load_n(&s->report->stop, __ATOMIC_ACQUIRE))
         return ftx_fail(err, FTX_EDEVICE, "another rank has failed");
     return FTX_OK;

@@ -88,9 +88,13 @@ static FtxStatus launch_matmul(Session *s, const FtxLaunch *l, int T, int S, Ftx
 static FtxStatus launch_one(Session *s, uint32_t launch, bool first, int T, int S, FtxError *err)
 {
     const FtxLaunch *l = &s->device->plan->launches[launch];
-    const FtxStatus status = s->device->matmul[launch] ? launch_matmul(s, l, T, S, err)
-                                                       : launch_kernel(s, l, first || cuda_timeline_by_events(s), err);
+    const bool exchanges = cuda_exchanges(s, l);
+    FtxStatus status = exchanges ? cuda_exchange(s, l, T, S, err) : FTX_OK;
 
+    if (!status && s->device->matmul[launch])
+        status = launch_matmul(s, l, T, S, err);
+    else if (!status) /* NCCL's kernels do not trigger their dependents */
+        status = launch_kernel(s, l, first || exchanges || cuda_timeline_by_events(s), err);
     return status || !s->timeline ? status : cuda_timeline_launch(s, launch, err);
 }
 

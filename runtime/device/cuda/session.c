@@ -148,6 +148,7 @@ static FtxStatus take_pinned_memory(Session *s, FtxError *err)
     s->io = s->pinned + out;
     s->ring = s->io + io;
     s->report = report ? (FtxReport *)(void *)(s->ring + ring) : NULL;
+    s->count = s->report ? (unsigned *)(void *)(s->report + 2) : NULL; /* in a cache line of its own */
     return cuda_check(d->cu, d->cu->cuMemHostGetDevicePointer(&s->space[FTX_SPACE_OUT], s->out, 0), err,
                       "mapping the results' memory");
 }
@@ -217,7 +218,7 @@ static void resolve(Session *s)
         s->profile_row[i] = (FtxProfile){.kernel = cuda_kernel_name(d, i), .matmul = d->plan->kernels[i].matmul != 0};
 }
 
-static FtxStatus zero(Session *s, FtxError *err)
+FtxStatus cuda_session_zero(Session *s, FtxError *err)
 {
     const CudaDriver *cu = s->device->cu;
     const struct {
@@ -257,21 +258,25 @@ static FtxStatus fill_session(Session *s, uint64_t kv_bytes, FtxError *err)
     resolve(s);
     status = make_descriptors(s, err);
     if (!status)
-        status = zero(s, err);
-    if (!status)
-        status = cuda_program_prepare(s, err);
-    return status ? status : zero(s, err); /* the warm-up has written there */
+        status = cuda_session_zero(s, err);
+    if (status || s->device->processes) /* its programs are prepared when it has joined the other ranks */
+        return status;
+    status = cuda_program_prepare(s, err);
+    return status ? status : cuda_session_zero(s, err); /* the warm-up has written there */
 }
 
 static void empty_session(Session *s)
 {
     const CudaDriver *cu = s->device->cu;
 
+    if (s->links)
+        cuda_ranks_leave(s);
     if (s->stream)
         cuda_wait_stream(s->device, s->stream, 1, NULL, "closing");
     if (s->device->lost)
         return;
     cuda_program_close(s);
+    cuda_ranks_close(s);
     for (int i = 0; i < RING_PARTS; i++)
         if (s->part_done[i])
             cu->cuEventDestroy(s->part_done[i]);

@@ -29,14 +29,19 @@ static CUresult ask(const CudaDriver *cu, CUstream stream, CUevent event)
     return event ? cu->cuEventQuery(event) : cu->cuStreamQuery(stream);
 }
 
-static bool is_set(const unsigned *stop)
+static bool is_stopped(const Session *s)
 {
-    return stop && __atomic_load_n(stop, __ATOMIC_ACQUIRE);
+    return s && __atomic_load_n(&s->report->stop, __ATOMIC_ACQUIRE);
 }
 
-/* CUDA_ERROR_NOT_READY: the time limit has passed, or *stop is set. */
-static CUresult wait_until_done(const CudaDriver *cu, CUstream stream, CUevent event, double patience,
-                                const unsigned *stop)
+/* Whether the wait of one of several ranks ends before its work does. */
+static bool is_over(Session *s, double waited)
+{
+    return is_stopped(s) || (s && s->links && cuda_ranks_over(s, waited));
+}
+
+/* CUDA_ERROR_NOT_READY: the time limit has passed, or the ranks have stopped (ranks: the session of one of several). */
+static CUresult wait_until_done(const CudaDriver *cu, CUstream stream, CUevent event, double patience, Session *ranks)
 {
     CUresult r = ask(cu, stream, event);
     double from = 0.0, waited = 0.0;
@@ -44,27 +49,31 @@ static CUresult wait_until_done(const CudaDriver *cu, CUstream stream, CUevent e
     if (r != CUDA_ERROR_NOT_READY)
         return r;
     from = now();
+    if (ranks)
+        ranks->since = ranks->next_look = ranks->next_probe = 0.0;
     do {
         if (waited > spin_seconds)
             nanosleep(&(struct timespec){0, nap_ns}, NULL);
         else
-            for (int i = 0; i < (stop ? RANK_PAUSES : 1); i++)
+            for (int i = 0; i < (ranks ? RANK_PAUSES : 1); i++)
                 team_pause();
         r = ask(cu, stream, event);
         waited = now() - from;
-    } while (r == CUDA_ERROR_NOT_READY && (patience <= 0 || waited < patience) && !is_set(stop));
+    } while (r == CUDA_ERROR_NOT_READY && (patience <= 0 || waited < patience) && !is_over(ranks, waited));
     return r;
 }
 
-static FtxStatus wait_for(Device *d, CUstream stream, CUevent event, int programs, const unsigned *stop, FtxError *err,
+static FtxStatus wait_for(Device *d, CUstream stream, CUevent event, int programs, Session *ranks, FtxError *err,
                           const char *what)
 {
     const CUresult r =
-        d->lost ? CUDA_ERROR_NOT_READY : wait_until_done(d->cu, stream, event, (double)d->patience * programs, stop);
+        d->lost ? CUDA_ERROR_NOT_READY : wait_until_done(d->cu, stream, event, (double)d->patience * programs, ranks);
 
     if (r != CUDA_ERROR_NOT_READY)
         return cuda_check(d->cu, r, err, "%s", what);
-    if (is_set(stop))
+    if (ranks && ranks->failed.status)
+        return ftx_fail(err, ranks->failed.status, "%s", ranks->failed.text);
+    if (is_stopped(ranks))
         return ftx_fail(err, FTX_EDEVICE, "another rank has failed");
     d->lost = true;
     return ftx_fail(err, FTX_EDEVICE,
@@ -91,8 +100,8 @@ FtxStatus cuda_wait_event(Device *d, CUevent event, FtxError *err, const char *w
 
 FtxStatus cuda_wait_session(Session *s, CUevent event, int programs, FtxError *err, const char *what)
 {
-    const unsigned *stop = s->report && !is_set(&s->report->stop) ? &s->report->stop : NULL;
-
-    return wait_for(s->device, s->stream, event, programs, stop, err, what);
+    if (s->links && is_stopped(s))
+        cuda_ranks_leave(s); /* else the work would not end */
+    return wait_for(s->device, s->stream, event, programs, s->report && !is_stopped(s) ? s : NULL, err, what);
 }
 #endif

@@ -89,10 +89,15 @@ static void group_close(Device *d)
     memory_free(&m, d, sizeof *d);
 }
 
+uint64_t group_artifact(const Artifact *a, const ArtifactPlan *plan)
+{
+    return a->header->sections_checksum + plan->head->target;
+}
+
 /* Rank 0 of several processes: the others come, and each gets a device that stands for it. */
 static FtxStatus open_remotes(Device *d, const Artifact *a, const FtxOptions *o, FtxError *err)
 {
-    FtxStatus s = links_open(o, 0, d->ranks, a->header->sections_checksum, &d->links, err);
+    FtxStatus s = links_open(o, 0, d->ranks, group_artifact(a, d->plan), &d->links, err);
 
     for (int r = 1; !s && r < d->ranks; r++) {
         d->api[r] = &device_remote;
@@ -117,7 +122,7 @@ static FtxStatus find_processes(const DeviceApi *inner, int ranks, bool *apart, 
         return ftx_fail(err, FTX_EINVAL, "this process is rank %d: only rank 0 has an engine, others call ftx_rank_run",
                         rank);
     if (!inner->join_links)
-        return ftx_fail(err, FTX_ENODEVICE, "FTX_MASTER is set: ranks in several processes run on the CPU only");
+        return ftx_fail(err, FTX_ENODEVICE, "FTX_MASTER is set: %s has no ranks in several processes", inner->name);
     return FTX_OK;
 }
 
@@ -150,7 +155,11 @@ FtxStatus group_open(const DeviceApi *inner, const Artifact *a, const ArtifactPl
 
         d->api[r] = inner;
         one.threads = apart ? threads : threads > ranks ? threads / ranks : 1;
-        one.ordinal = of->device_count ? of->devices[r] : r;
+        one.ordinal = of->device_count ? of->devices[r] : apart ? of->ordinal : r;
+        if (apart && !of->device_count && !of->ordinal)
+            s = link_local(&one.ordinal, err);
+        if (s)
+            break;
         d->artifact[r] = artifact_rank(a, (uint32_t)r);
         s = ftx_context(err, inner->open(&d->artifact[r], plan, &one, &d->rank[r], err), "rank %d", r);
     }
@@ -314,6 +323,24 @@ static FtxStatus start_threads(Session *s, FtxError *err)
     return failed ? ftx_fail(err, FTX_ENOMEM, "cannot start a thread for a rank: %s", strerror(failed)) : FTX_OK;
 }
 
+static FtxStatus rank_join(Session *s, int rank, const Call *c, FtxError *err)
+{
+    const Device *d = s->device;
+
+    (void)c;
+    return rank ? d->api[rank]->join(s->rank[rank].session, rank, d->ranks, NULL, err)
+                : d->inner->join_links(s->rank[0].session, d->links, err);
+}
+
+/* All at the same time: each may wait for the others. */
+static FtxStatus join_processes(Session *s, FtxError *err)
+{
+    const Device *d = s->device;
+    const FtxStatus status = d->inner->join_word ? d->inner->join_word(links_word(d->links), err) : FTX_OK;
+
+    return status ? ftx_context(err, status, "rank 0") : on_all(s, &(Call){.run = rank_join}, err);
+}
+
 static FtxStatus group_session_open(Device *d, uint64_t kv_bytes, Session **out, uint32_t *pages, FtxError *err)
 {
     Session *s = memory_alloc(&d->memory, sizeof *s, 64), *all[FTX_MAX_RANKS];
@@ -334,13 +361,12 @@ static FtxStatus group_session_open(Device *d, uint64_t kv_bytes, Session **out,
     status = open_ranks(s, kv_bytes, pages, err);
     for (int r = 0; r < d->ranks; r++)
         all[r] = s->rank[r].session;
-    for (int r = 0; !status && r < d->ranks; r++)
-        status = ftx_context(err,
-                             d->links && !r ? d->inner->join_links(all[r], d->links, err)
-                                            : d->api[r]->join(all[r], r, d->ranks, all, err),
-                             "rank %d", r);
+    for (int r = 0; !status && !d->links && r < d->ranks; r++)
+        status = ftx_context(err, d->api[r]->join(all[r], r, d->ranks, all, err), "rank %d", r);
     if (!status)
         status = start_threads(s, err);
+    if (!status && d->links)
+        status = join_processes(s, err);
     if (status) {
         group_session_close(s);
         return status;
@@ -465,9 +491,12 @@ static FtxStatus group_settle(Session *s, FtxError *err)
     return on_all(s, &(Call){.run = rank_settle}, err);
 }
 
+/* Rank 0's results are those of all. A rank in another process tells what went wrong with its next call. */
 static FtxStatus rank_wait(Session *s, int rank, const Call *c, FtxError *err)
 {
     (void)c;
+    if (s->device->links && rank)
+        return FTX_OK;
     return s->device->api[rank]->wait(s->rank[rank].session, err);
 }
 
@@ -490,14 +519,14 @@ static FtxStatus group_write(Session *s, int named, size_t offset, const void *p
  * not at all if it is the one that was waited for. */
 static FtxStatus group_check(Session *s, FtxError *err)
 {
-    const DeviceApi *inner = s->device->inner;
+    const DeviceApi *const *api = s->device->api;
 
-    for (int r = 0; !s->dead.status && inner->check && r < s->device->ranks; r++) {
-        if (!inner->check(s->rank[r].session, &s->dead))
+    for (int r = 0; !s->dead.status && r < s->device->ranks; r++) {
+        if (!api[r]->check || !api[r]->check(s->rank[r].session, &s->dead))
             continue;
         ftx_context(&s->dead, s->dead.status, "rank %d", r);
         for (int i = 0; i < s->device->ranks; i++)
-            inner->stop(s->rank[i].session);
+            api[i]->stop(s->rank[i].session);
     }
     return s->dead.status ? ftx_fail(err, s->dead.status, "%s", s->dead.text) : FTX_OK;
 }

@@ -9,6 +9,9 @@
 FtxStatus group_open(const DeviceApi *inner, const Artifact *a, const ArtifactPlan *plan, const FtxOptions *o,
                      Device **out, FtxError *err);
 
+/* What ranks of several processes must have in common: the artifact, and on GPUs the target of their code. */
+uint64_t group_artifact(const Artifact *a, const ArtifactPlan *plan);
+
 /* The hash of a step as the host wrote it, without its own fields. */
 uint64_t group_step_hash(const void *io, size_t bytes);
 

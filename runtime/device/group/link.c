@@ -23,7 +23,6 @@
 #include "../../base/env.h"
 
 enum {
-    MEETING = 6, /* so many times FTX_PEER_TIMEOUT each part of the meeting may take, from its own beginning */
     HOST = 64,
     POLL_MS = 100,
     NAME_MS = 500,  /* until a name that is not known is asked for again */
@@ -82,7 +81,8 @@ struct Links {
     FtxExchange *own; /* NULL: no session */
     uint64_t bytes;   /* of a buffer */
     int lost;         /* 1 + the rank whose connection has ended */
-    int64_t hurry;    /* when answers that are waited for are due, in ms of link_now; 0: no limit */
+    char word[FTX_JOIN_WORD];
+    int64_t hurry; /* when answers that are waited for are due, in ms of link_now; 0: no limit */
 };
 
 static const char link_magic[8] = "ftxrank";
@@ -90,10 +90,11 @@ static atomic_flag link_open = ATOMIC_FLAG_INIT; /* the process has connections:
 
 /* --- which rank ---------------------------------------------------------------------------------- */
 
-/* The first of the variables that is set. */
-static FtxStatus read_number(const char *const names[4], int *value, FtxError *err)
+/* The first of the variables that is set. *found: there is one. */
+static FtxStatus read_first(const char *const *names, int n_names, int *value, bool *found, FtxError *err)
 {
-    for (int i = 0; i < 4; i++) {
+    *found = false;
+    for (int i = 0; i < n_names; i++) {
         const char *text = getenv(names[i]);
         char *end;
         long n;
@@ -105,8 +106,19 @@ static FtxStatus read_number(const char *const names[4], int *value, FtxError *e
         if (errno || *end || n < 0 || n > FTX_MAX_RANKS)
             return ftx_fail(err, FTX_EINVAL, "%s is \"%s\": expected a number up to %d", names[i], text, FTX_MAX_RANKS);
         *value = (int)n;
+        *found = true;
         return FTX_OK;
     }
+    return FTX_OK;
+}
+
+static FtxStatus read_number(const char *const names[4], int *value, FtxError *err)
+{
+    bool found;
+    const FtxStatus s = read_first(names, 4, value, &found, err);
+
+    if (s || found)
+        return s;
     return ftx_fail(err, FTX_EINVAL, "FTX_MASTER is set, but none of %s, %s, %s and %s", names[0], names[1], names[2],
                     names[3]);
 }
@@ -128,6 +140,15 @@ FtxStatus link_read(int *rank, int *ranks, FtxError *err)
     return s;
 }
 
+FtxStatus link_local(int *number, FtxError *err)
+{
+    static const char *const names[] = {"SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"};
+    bool found;
+
+    *number = 0;
+    return read_first(names, 3, number, &found, err);
+}
+
 /* --- sockets --------------------------------------------------------------------------------------- */
 
 static int64_t link_now(void)
@@ -142,7 +163,7 @@ static int64_t link_now(void)
  * takes its time from the one before. */
 static int64_t meeting_end(const Links *l)
 {
-    return link_now() + (int64_t)MEETING * l->timeout * 1000;
+    return link_now() + (int64_t)LINKS_MEETING * l->timeout * 1000;
 }
 
 /* True: all of it has gone. */
@@ -534,7 +555,7 @@ static FtxStatus gather_ranks(Links *l, uint64_t artifact, Welcome *w, FtxError 
         accept_hello(l, LINK_CALLS, until, missing, &fd, &h, host);
         if (fd < 0)
             return ftx_fail(err, FTX_EDEVICE, "%d of %d ranks have come to %s within %d s; there is no %s", n, l->ranks,
-                            env_text(ENV_FTX_MASTER), MEETING * l->timeout, missing);
+                            env_text(ENV_FTX_MASTER), LINKS_MEETING * l->timeout, missing);
         count_ranks(l); /* its place may have become free */
         s = judge(l, &h, artifact, err);
         if (s) {
@@ -577,7 +598,7 @@ static FtxStatus hear_welcome(const Links *l, Welcome *w, FtxError *err)
                   env_text(ENV_FTX_MASTER));
     if (!receive_all(l->link[0].calls, w, sizeof *w, until))
         return link_now() >= until
-                   ? ftx_fail(err, FTX_EDEVICE, "rank 0 has not answered within %d s", (MEETING + 1) * l->timeout)
+                   ? ftx_fail(err, FTX_EDEVICE, "rank 0 has not answered within %d s", (LINKS_MEETING + 1) * l->timeout)
                    : ftx_fail(err, FTX_EDEVICE, "rank 0 has closed its connection");
     w->text[sizeof w->text - 1] = '\0';
     return w->status ? ftx_fail(err, (FtxStatus)w->status, "%s", w->text) : FTX_OK;
@@ -616,7 +637,7 @@ static FtxStatus accept_exchanges(Links *l, FtxError *err)
         accept_hello(l, LINK_EXCHANGE, until, missing, &fd, &h, host);
         if (fd < 0)
             return ftx_fail(err, FTX_EDEVICE, "all ranks have come to rank 0, but not to rank %d within %d s: no %s",
-                            l->rank, MEETING * l->timeout, missing);
+                            l->rank, LINKS_MEETING * l->timeout, missing);
         if (h.rank >= l->ranks || l->link[h.rank].exchange >= 0) {
             close_socket(&fd);
             return ftx_fail(err, FTX_EDEVICE, "two processes are rank %d", h.rank);
@@ -875,6 +896,11 @@ void links_close(Links *l)
     pthread_mutex_destroy(&l->lock);
     memory_free(&m, l, sizeof *l);
     atomic_flag_clear(&link_open);
+}
+
+char *links_word(Links *l)
+{
+    return l->word;
 }
 
 int links_rank(const Links *l)

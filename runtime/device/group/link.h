@@ -23,6 +23,13 @@ int links_rank(const Links *l);
 int links_ranks(const Links *l);
 
 int links_timeout(const Links *l); /* FTX_PEER_TIMEOUT */
+enum { LINKS_MEETING = 6 };        /* so many times FTX_PEER_TIMEOUT each part of the meeting may take */
+
+char *links_word(Links *l); /* [FTX_JOIN_WORD]: what rank 0 tells all ranks when they join (DeviceApi.join_word) */
+
+/* The number of the GPU that a launcher means for this process: its number on the machine (SLURM_LOCALID,
+ * OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID); 0: none is set. */
+FtxStatus link_local(int *number, FtxError *err);
 
 /* Calls: rank 0 with each other rank. All must have come in `seconds`; 0: it may begin as long as the connection is there, and
  * ends within FTX_PEER_TIMEOUT then. */

@@ -31,7 +31,8 @@ static uint64_t io_bytes(const ArtifactPlan *plan)
  * at once, but for a session that begins or ends. */
 static FtxStatus call_remote(const Device *d, RemoteCall c, const void *bytes, RemoteAnswer *a, FtxError *err)
 {
-    const bool runs = c.op == REMOTE_RUN || c.op == REMOTE_TIME, session = c.op == REMOTE_OPEN || c.op == REMOTE_CLOSE;
+    const bool runs = c.op == REMOTE_RUN || c.op == REMOTE_TIME;
+    const bool session = c.op == REMOTE_OPEN || c.op == REMOTE_JOIN || c.op == REMOTE_CLOSE;
     const int timeout = links_timeout(d->links), most = session && timeout < OPEN_SECONDS ? OPEN_SECONDS : timeout;
     FtxStatus s = link_send(d->links, d->rank, &c, sizeof c, err);
 
@@ -117,7 +118,8 @@ static FtxStatus remote_join(Session *s, int rank, int ranks, Session *const *al
     RemoteAnswer a;
 
     (void)rank, (void)ranks, (void)all; /* its links know */
-    return call_remote(s->device, (RemoteCall){.op = REMOTE_JOIN}, NULL, &a, err);
+    return call_remote(s->device, (RemoteCall){.op = REMOTE_JOIN, .bytes = FTX_JOIN_WORD}, links_word(s->device->links),
+                       &a, err);
 }
 
 static void remote_stop(Session *s)
@@ -166,8 +168,15 @@ static FtxStatus remote_time(Session *s, uint32_t program, int T, int S, int rep
     return status;
 }
 
-/* A call has ended when it is answered. */
 static FtxStatus remote_wait(Session *s, FtxError *err)
+{
+    RemoteAnswer a;
+
+    return call_remote(s->device, (RemoteCall){.op = REMOTE_WAIT}, NULL, &a, err);
+}
+
+/* What an upload has sent has been read when it is answered. */
+static FtxStatus remote_settle(Session *s, FtxError *err)
 {
     (void)s, (void)err;
     return FTX_OK;
@@ -183,7 +192,7 @@ const DeviceApi device_remote = {
     .stop = remote_stop,
     .io = remote_io,
     .upload = remote_upload,
-    .settle = remote_wait,
+    .settle = remote_settle,
     .write = remote_write,
     .run = remote_program,
     .wait = remote_wait,
@@ -227,7 +236,8 @@ static FtxStatus obey(Remote *r, const RemoteCall *c, RemoteAnswer *a, FtxError 
         return ftx_fail(err, FTX_EINVAL, "a rank has one session at a time: close the other engine first");
     switch ((RemoteOp)c->op) {
     case REMOTE_OPEN: r->steps = 0; return inner->session_open(r->device, c->kv_bytes, &r->session, &a->pages, err);
-    case REMOTE_JOIN: return inner->join_links(r->session, r->links, err);
+    case REMOTE_JOIN: memcpy(links_word(r->links), r->bytes, FTX_JOIN_WORD);
+        return inner->join_links(r->session, r->links, err);
     case REMOTE_CLOSE:
         inner->session_close(r->session);
         r->session = NULL;
@@ -236,6 +246,7 @@ static FtxStatus obey(Remote *r, const RemoteCall *c, RemoteAnswer *a, FtxError 
     case REMOTE_WRITE: return inner->write(r->session, c->named, c->offset, r->bytes, c->bytes, err);
     case REMOTE_RUN: return inner->run(r->session, c->program, c->T, c->S, c->times, err);
     case REMOTE_TIME: return inner->time(r->session, c->program, c->T, c->S, 1, &a->us, err);
+    case REMOTE_WAIT: return inner->wait(r->session, err);
     case REMOTE_END: break;
     }
     return ftx_fail(err, FTX_EINVAL, "rank 0 asks for call %d, which this build does not know", c->op);
@@ -244,12 +255,14 @@ static FtxStatus obey(Remote *r, const RemoteCall *c, RemoteAnswer *a, FtxError 
 /* Receives what follows a call. */
 static FtxStatus take_bytes(Remote *r, const RemoteCall *c, FtxError *err)
 {
-    const bool io = c->op == REMOTE_UPLOAD && r->session, write = c->op == REMOTE_WRITE;
-    const uint64_t room = io ? io_bytes(r->plan) : write ? sizeof r->bytes : 0;
+    const bool io = c->op == REMOTE_UPLOAD && r->session, write = c->op == REMOTE_WRITE, join = c->op == REMOTE_JOIN;
+    const uint64_t room = io ? io_bytes(r->plan) : write ? sizeof r->bytes : join ? FTX_JOIN_WORD : 0;
 
-    if (c->bytes > room || (io && c->bytes < sizeof(FtxStep)))
+    if (c->bytes > room || (io && c->bytes < sizeof(FtxStep)) || (join && c->bytes != room))
         return ftx_fail(err, FTX_EDEVICE, "rank 0 sends %llu bytes, there is room for %llu",
                         (unsigned long long)c->bytes, (unsigned long long)room);
+    if (io && r->inner->settle(r->session, err)) /* the copy of the step before may still be under way */
+        return FTX_EDEVICE;
     return link_receive(r->links, 0, io ? r->inner->io(r->session) : r->bytes, c->bytes, links_timeout(r->links), err);
 }
 
@@ -282,15 +295,21 @@ FtxStatus remote_run(const DeviceApi *inner, const Artifact *a, const ArtifactPl
     const Artifact own = artifact_rank(a, (uint32_t)rank);
     const Memory m = memory_of(o);
     Remote *r = memory_alloc(&m, sizeof *r, 64);
-    FtxStatus s;
+    FtxOptions one = *o;
+    FtxStatus s = FTX_OK;
 
     if (!r)
         return memory_fail(err, "a rank", sizeof *r);
     r->inner = inner;
     r->plan = plan;
-    s = inner->open(&own, plan, o, &r->device, err);
+    if (o->device_count)
+        one.ordinal = o->devices[rank];
+    else if (!o->ordinal)
+        s = link_local(&one.ordinal, err);
     if (!s)
-        s = links_open(o, rank, ranks, a->header->sections_checksum, &r->links, err);
+        s = inner->open(&own, plan, &one, &r->device, err);
+    if (!s)
+        s = links_open(o, rank, ranks, group_artifact(a, plan), &r->links, err);
     if (!s)
         s = obey_all(r, err);
     if (r->session)

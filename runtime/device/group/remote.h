@@ -8,12 +8,13 @@
 
 typedef enum RemoteOp {
     REMOTE_OPEN,   /* a session, with kv_bytes */
-    REMOTE_JOIN,   /* it exchanges with the others from now on */
+    REMOTE_JOIN,   /* it exchanges with the others from now on; links_word follows */
     REMOTE_CLOSE,  /* the session */
     REMOTE_UPLOAD, /* `bytes` of IO follow */
     REMOTE_WRITE,  /* `bytes` for a named buffer follow */
     REMOTE_RUN,
     REMOTE_TIME,
+    REMOTE_WAIT, /* until all that it runs is done */
     REMOTE_END, /* the model is closed; no answer */
 } RemoteOp;
 
