@@ -42,7 +42,7 @@ typedef struct Row {
     const char *advice; /* NULL: none is needed */
 } Row;
 
-enum { MAX_ROWS = 16, MAX_GPUS = 8, OLDEST_GPU = 800 };
+enum { MAX_ROWS = 20, MAX_GPUS = 8, OLDEST_GPU = 800 };
 
 typedef struct Report {
     Row row[MAX_ROWS];

@@ -391,4 +391,5 @@ void fake_reset(void)
     cuda_driver_replace(&table);
     fake_install_cublaslt();
     fake_install_cupti();
+    fake_install_nccl();
 }

@@ -43,6 +43,7 @@ typedef struct Fake {
     unsigned long fail_at, calls;
     CUresult fail_with;    /* 0: CUDA_ERROR_UNKNOWN */
     unsigned long hang_at; /* from this call on the device never gets ready; 0: it answers */
+    bool only_kernels;     /* streams to which nothing was launched answer */
     const char *failed;    /* the function that was made to fail */
     /* what is open */
     int contexts, pushed, allocations, pinned, streams, events, modules, graphs, execs, handles;
@@ -65,6 +66,20 @@ typedef struct Fake {
 } Fake;
 
 extern Fake fake;
+
+/* An NCCL that carries nothing: what is sent and received is written down as launches "nccl_send" and "nccl_recv", whose
+ * parameters are the address, the bytes and the other rank. ncclCommAbort waits until no graph is left, and ends a hang. */
+typedef struct FakeNccl {
+    unsigned long fail_at, calls; /* as in Fake */
+    const char *failed;
+    int version;
+    int meets_after;  /* times that a communicator says that it is in progress; -1: it never meets the others */
+    int async_error;  /* what it says of itself then */
+    int opened, aborted;
+    bool nvls; /* NCCL_NVLS_ENABLE was not 0 when a communicator was opened */
+} FakeNccl;
+
+extern FakeNccl fake_nccl;
 
 void fake_reset(void); /* a machine with one sm_90; installs both tables */
 int fake_open_things(void);

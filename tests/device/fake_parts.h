@@ -29,6 +29,7 @@ void fake_add_streams(CudaDriver *table);
 void fake_add_modules(CudaDriver *table);
 void fake_install_cublaslt(void);
 void fake_install_cupti(void);
+void fake_install_nccl(void);
 
 /* What CUPTI records, if it is on. name: kept by the fake driver. kind: of CUpti_ActivityMemcpyKind. */
 void fake_cupti_kernel(CUstream s, const char *name);

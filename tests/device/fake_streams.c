@@ -12,6 +12,7 @@ typedef struct FakeGraph {
 
 struct CUstream_st {
     FakeGraph *recording; /* NULL: launches run */
+    bool has_launches;
 };
 
 struct CUevent_st {
@@ -126,7 +127,7 @@ static CUresult ask(CUstream s, unsigned long number, const char *function)
         fake_forget_work();
         return fake_error();
     }
-    if (fake.hang_at && fake.calls >= fake.hang_at)
+    if (fake.hang_at && fake.calls >= fake.hang_at && (!fake.only_kernels || s->has_launches))
         return CUDA_ERROR_NOT_READY;
     finish(s, number);
     return CUDA_SUCCESS;
@@ -149,6 +150,7 @@ static CUresult fake_MemcpyDtoHAsync(void *p, CUdeviceptr d, size_t bytes, CUstr
     MAY_FAIL;
     if (!fake_holds(d, bytes) || !fake_holds((CUdeviceptr)(uintptr_t)p, bytes))
         abort(); /* outside of memory, or to memory that is not pinned */
+    fake.to_host++;
     enqueue((Work){.stream = s, .kind = COPY, .way = 2, .to = p, .from = (const void *)(uintptr_t)d, .bytes = bytes});
     return CUDA_SUCCESS;
 }
@@ -300,6 +302,7 @@ void fake_record(CUstream s, const FakeLaunch *l)
     }
     const char *name = "more than are kept";
 
+    s->has_launches = true;
     if (fake.n_run < sizeof fake.run / sizeof *fake.run) {
         name = fake.run[fake.n_run].kernel;
         fake.run[fake.n_run++] = *l;

@@ -93,12 +93,11 @@ static FtxStatus find_table(const NcclTable **out, FtxError *err)
     FtxStatus s = FTX_OK;
 
     pthread_mutex_lock(&library.lock);
+    choose_settings();
     *out = library.replaced;
     if (!*out) {
-        if (!library.tried) {
-            choose_settings();
+        if (!library.tried)
             library.why.status = load(&library.table, &library.why);
-        }
         library.tried = true;
         s = library.why.status;
         if (s && err)
