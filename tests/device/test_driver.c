@@ -1,8 +1,9 @@
-/* test_driver.c - the CUDA driver, cuBLASLt and CUPTI as shared libraries: which are taken, and what is said of others. */
+/* test_driver.c - the CUDA driver, cuBLASLt, CUPTI and NCCL as shared libraries: which are taken, and what is said of others. */
 #include <sys/wait.h>
 
 #include "fake_driver.h"
 #include "runtime/device/cuda/activity.h"
+#include "runtime/device/cuda/nccl.h"
 #include "tables.h"
 #include "tests/temp.h"
 
@@ -49,6 +50,16 @@ static void ask_cupti(Answer *a)
     a->again = open_cupti(&a->why_again);
 }
 
+static void ask_nccl(Answer *a)
+{
+    int version, again;
+
+    a->first = nccl_version(&version, &a->why);
+    a->version = (size_t)version;
+    unsetenv("FTX_CUDA");
+    a->again = nccl_version(&again, &a->why_again);
+}
+
 /* A process looks for a library once. So each question is asked in a process of its own: twice, the second time
  * without FTX_CUDA. It ends by exit, which writes the counts of scripts/coverage, and leaves the folder to its parent. */
 static Answer ask(void (*question)(Answer *a), const char *cuda)
@@ -79,9 +90,10 @@ static Answer ask(void (*question)(Answer *a), const char *cuda)
 /* The test's folder with a stub under the names of both libraries. */
 static const char *folder_of(const char *stub)
 {
-    const char *names[] = {temp_path("libcuda.so.1"), temp_path("libcublasLt.so.13"), temp_path("libcupti.so.13")};
+    const char *names[] = {temp_path("libcuda.so.1"), temp_path("libcublasLt.so.13"), temp_path("libcupti.so.13"),
+                           temp_path("libnccl.so.2")};
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         unlink(names[i]);
         assert_int_equal(symlink(stub, names[i]), 0);
     }
@@ -99,6 +111,9 @@ static void a_new_one_is_taken(void **state)
     assert_int_equal(a.first, FTX_OK);
     assert_int_equal(a.version, 120400);
     assert_int_equal(ask(ask_cupti, folder_of(STUB_NEW)).first, FTX_OK);
+    a = ask(ask_nccl, folder_of(STUB_NEW));
+    assert_int_equal(a.first, FTX_OK);
+    assert_int_equal(a.version, 21800);
 }
 
 static void an_old_one_is_not(void **state)
@@ -115,6 +130,9 @@ static void an_old_one_is_not(void **state)
     a = ask(ask_cupti, folder_of(STUB_OLD));
     assert_int_equal(a.first, FTX_ENODEVICE);
     assert_string_equal(a.why.text, "CUPTI is too old: version 17, needed is 18 (CUDA 12)");
+    a = ask(ask_nccl, folder_of(STUB_OLD));
+    assert_int_equal(a.first, FTX_ENODEVICE);
+    assert_string_equal(a.why.text, "NCCL is too old: version 2.17, needed is 2.18 or newer");
 }
 
 static void a_missing_function_is_named(void **state)
@@ -127,18 +145,23 @@ static void a_missing_function_is_named(void **state)
     a = ask(ask_cupti, folder_of(STUB_PARTIAL));
     assert_int_equal(a.first, FTX_ENODEVICE);
     assert_string_equal(a.why.text, "CUPTI has no cuptiGetTimestamp");
+    a = ask(ask_nccl, folder_of(STUB_PARTIAL));
+    assert_int_equal(a.first, FTX_ENODEVICE);
+    assert_string_equal(a.why.text, "NCCL has no ncclSend");
 }
 
 /* A folder without any: the machine's own are taken, and where it has none the message says so. */
 static void a_missing_one_is_named(void **state)
 {
-    const Answer cupti = ask(ask_cupti, "/nowhere"), blas = ask(ask_blas, "/nowhere");
+    const Answer cupti = ask(ask_cupti, "/nowhere"), blas = ask(ask_blas, "/nowhere"), nccl = ask(ask_nccl, "/nowhere");
 
     (void)state;
     if (cupti.first == FTX_ENODEVICE)
         assert_non_null(strstr(cupti.why.text, "no CUPTI on this machine: libcupti.so"));
     if (blas.first)
         assert_non_null(strstr(blas.why.text, "large matrix products need cuBLASLt"));
+    if (nccl.first)
+        assert_non_null(strstr(nccl.why.text, "GPUs of several processes need NCCL (the package libnccl2"));
 }
 
 static void it_is_not_used_where_the_user_says_so(void **state)

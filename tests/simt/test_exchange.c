@@ -174,6 +174,8 @@ static char *values(size_t n, DType type, const char *name)
     return p;
 }
 
+static int by_nccl; /* FtxPeers.gathered of what is made */
+
 static void make(Ranks *s, const Case *c, int timeout_ms)
 {
     *s = (Ranks){.c = c, .elements = (size_t)c->rows * (size_t)c->columns};
@@ -181,7 +183,7 @@ static void make(Ranks *s, const Case *c, int timeout_ms)
     const size_t width = (size_t)(c->gathered ? c->gathered : c->columns);
     const size_t y_bytes = ((size_t)c->rows * width * dtype_size(c->y) + 15) / 16 * 16;
     FtxStep *step = simt_alloc(sizeof *step * CALLS, "step");
-    FtxPeers peers = {.ranks = c->ranks, .timeout_ms = timeout_ms};
+    FtxPeers peers = {.ranks = c->ranks, .timeout_ms = timeout_ms, .gathered = by_nccl};
 
     s->share = (x_bytes + 255) / 256 * 256;
     peers.bytes = s->share * (size_t)c->ranks;
@@ -385,6 +387,88 @@ static void sums_and_norms(void **state)
     }
 }
 
+/* What NCCL leaves behind: the parts of the other ranks, as x has them, in the first buffer; no zeros behind them. A second
+ * exchange after it finds the buffer of the first. */
+static void bring(const Ranks *s)
+{
+    const size_t bytes = (size_t)s->rows[0] * (size_t)s->c->columns * dtype_size(s->c->x);
+
+    for (int rank = 0; rank < s->c->ranks; rank++) {
+        char *parts = (char *)(s->exchange[rank] + 1);
+
+        simt_fill(parts, 0xA5, s->share * (size_t)s->c->ranks);
+        for (int from = 0; from < s->c->ranks; from++)
+            if (from != rank)
+                simt_write(parts + (size_t)from * s->share, s->x[from], bytes);
+    }
+}
+
+static void parts_that_nccl_has_brought(void **state)
+{
+    (void)state;
+    by_nccl = 1;
+    for (int i = 0; i < N_CASES * SIMT_SCHEDULES; i++) {
+        const Case *c = &cases[i / SIMT_SCHEDULES];
+        Ranks s;
+
+        if ((size_t)c->columns * dtype_size(c->x) % 4)
+            continue; /* refused */
+        dice = (uint64_t)i + 1;
+        make(&s, c, 3);
+        s.calls.calls = 1;
+        for (int rank = 0; rank < c->ranks; rank++)
+            s.exchange[rank]->count = 4;
+        bring(&s);
+        simt_schedule((SimtSchedule)(i % SIMT_SCHEDULES), (uint64_t)i);
+        simt_launch(&s.launch);
+        no_reports(c);
+        if (c->gathered)
+            check_gathered(&s, 0);
+        else
+            check_call(&s, 0);
+        for (int rank = 0; rank < c->ranks; rank++) {
+            const char *parts = (const char *)(s.exchange[rank] + 1), *others = parts + s.share * (size_t)c->ranks;
+
+            if (c->norm)
+                check_norm(&s, 0, rank);
+            for (size_t k = 0; k < s.share; k++) /* nobody has sent anything */
+                assert_int_equal((unsigned char)parts[(size_t)rank * s.share + k], 0xA5);
+            for (size_t k = 0; k < 2 * s.share * (size_t)c->ranks; k++)
+                assert_int_equal(others[k], 0);
+            assert_int_equal(s.exchange[rank]->count, 5);
+            assert_int_equal(s.exchange[rank]->stop, 0);
+            assert_int_equal(s.report[rank]->written, 0);
+        }
+        simt_free_all();
+    }
+    by_nccl = 0;
+}
+
+/* The contracts' constants, whose places processes.c knows. */
+static void constants(void **state)
+{
+    static const struct {
+        const char *family, *names[5];
+    } want[] = {{"all_reduce", {"X", "Y", "C", "RANKS", "ROWS_S"}}, {"all_gather", {"X", "C", "COLUMNS", "RANKS", "ROWS_S"}}};
+    Arena *keep = arena_open();
+    Catalog c;
+    Diag d = {0};
+    int found = 0;
+
+    (void)state;
+    if (!catalog_open(keep, &c, &d))
+        fail_msg("%s", d.text);
+    for (size_t i = 0; i < c.n; i++)
+        for (int k = 0; k < 2; k++)
+            if (strcmp(c.at[i]->family, want[k].family) == 0 && c.at[i]->template_name) {
+                for (int n = 0; n < 5; n++)
+                    assert_string_equal(c.at[i]->consts.at[n].value.name, want[k].names[n]);
+                found++;
+            }
+    assert_int_equal(found, 2);
+    arena_close(keep);
+}
+
 /* A contract names each pointer of its kernel's struct. */
 static void pointers(void **state)
 {
@@ -499,6 +583,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_and_norms), cmocka_unit_test(pointers), cmocka_unit_test(slices),
         cmocka_unit_test(absent_rank),    cmocka_unit_test(stopped),
+        cmocka_unit_test(parts_that_nccl_has_brought), cmocka_unit_test(constants),
     };
 
     return cmocka_run_group_tests(tests, open_all, NULL);
