@@ -3,8 +3,8 @@
 #
 #   tests/gpu/check.sh BUILD [PART...]     BUILD: the folder with ftxc and tests/
 #
-# Parts: fp32 bf16 fp16 families odd many beam samples ptx encode device trace memory bench texts sequences sanitize ranks
-# (two GPUs; default: fp32 bf16 fp16 bench). The reference files of the
+# Parts: fp32 bf16 fp16 families odd many beam samples ptx encode device trace memory bench texts sequences sanitize, and
+# for two GPUs ranks, processes (with NCCL), processes_times (default: fp32 bf16 fp16 bench). The reference files of the
 # bigger models are looked for in FTX_SHARED (default: shared beside the checkout). Rest goes to FTX_OUT: bench, texts
 # and sequences write results.jsonl there, which docs/results can keep as it is. FTX_GPU_RESULTS names a file such as
 # docs/results/gpu.json, into which the kernel texts of every part that passes are put; FTX_COMMIT is then the commit, where
@@ -43,6 +43,37 @@ one() { # one TYPE TOLERANCE TEST: a test of models in one type
         "$build/tests/models/test_$3" >"$out/$1-$3.log" 2>&1 || touch "$out/failed"
     echo "== $1 $3
 $(grep -E 'part|differs|away|FAILED|ERROR|error|PASSED|skipped' "$out/$1-$3.log")"
+}
+begin() { # begin RANK FILE ARGUMENT...: this rank of two processes, a GPU each, in the background; $pid is its number
+    rank=$1 file=$2
+    shift 2
+    : >"$out/rank.$rank"
+    FTX_RANK=$rank FTX_RANKS=2 "$FTXC" run "$out/$file" --device cuda:0,1 -q "$@" >"$out/rank.$rank" 2>"$out/rank.$rank.log" </dev/null &
+    pid=$!
+}
+meet() { # a new place at which processes meet
+    FTX_MASTER=127.0.0.1:$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    export FTX_MASTER
+}
+generating() { # two processes write a long text; $zero and $one, when it has begun
+    meet
+    begin 1 "$1" x
+    one=$pid
+    begin 0 "$1" --greedy --ignore-eos -n 900 --ids 5,6,7
+    zero=$pid
+    tries=0
+    until [ -s "$out/rank.0" ] || [ $tries -ge 600 ]; do
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+}
+ended() { # ended PID SECONDS WORDS: rank 0 ends by itself within so many seconds, with an error that has one of these words
+    from=$(date +%s%N)
+    code=0
+    timeout "$2" tail --pid="$1" -f /dev/null || kill -9 "$1"
+    wait "$1" || code=$?
+    echo "   rank 0: exit code $code after $((($(date +%s%N) - from) / 1000000)) ms: $(cat "$out/rank.0.log")"
+    { [ $code = 1 ] && grep -q -e "$3" "$out/rank.0.log"; } || failed=1
 }
 bench() { # bench SPEC DEFINES OPTIONS: steps or generations with random weights, into results.jsonl
     spec=$1
@@ -218,6 +249,75 @@ for part in "$@"; do
             done
         done
         FTX_PEER_TIMEOUT=2 "$build/tests/gpu/ranks_check" "$out/tiny-llama-fp32-2.ftx" || failed=1
+        ;;
+    processes) # two processes, a GPU each, exchange by NCCL: tokens and log-probabilities of one process; one that dies, or hangs
+        "$FTXC" doctor | grep nccl
+        "$FTXC" compile specs/fable.lua -t "$FTX_TEST_TARGET" -q -D precision.weights=fp32 -D parallel=2 -o "$out/fable-2.ftx" ||
+            failed=1
+        for model in tiny-llama tiny-gpt2 tiny-mistral; do
+            "$FTXC" compile "tests/models/$model" -t "$FTX_TEST_TARGET" -q -D precision.weights=fp32 -D parallel=2 \
+                -o "$out/$model-2.ftx" || failed=1
+        done
+        for model in tiny-llama tiny-gpt2 tiny-mistral fable; do
+            case $model in
+            fable) prompt="-n 200" ids=$(seq -s , 5 12) ;;
+            *) prompt="-n 30" ids=$(seq -s , 5 60) ;;
+            esac
+            unset FTX_MASTER
+            # shellcheck disable=SC2086
+            "$FTXC" run "$out/$model-2.ftx" --device cuda:0,1 -q --ids "$ids" --greedy --ignore-eos $prompt --json |
+                grep -o '"ids":.*"logprobs":[^]]*' >"$out/one.json" || failed=1
+            meet
+            begin 1 "$model-2.ftx" x
+            one=$pid
+            # shellcheck disable=SC2086
+            begin 0 "$model-2.ftx" --ids "$ids" --greedy --ignore-eos $prompt --json
+            wait "$pid" || failed=1
+            wait "$one" || failed=1
+            grep -o '"ids":.*"logprobs":[^]]*' "$out/rank.0" >"$out/two.json" || failed=1
+            if cmp "$out/one.json" "$out/two.json"; then
+                echo "== $model fp32: the same tokens and log-probabilities in one process and in two"
+            else
+                failed=1
+                cat "$out/rank.0.log" "$out/rank.1.log"
+            fi
+        done
+        echo "== rank 1 is killed"
+        generating fable-2.ftx
+        kill -9 "$one"
+        ended "$zero" 20 "the connection to rank 1 has ended"
+        wait "$one"
+        echo "== rank 1 hangs, FTX_PEER_TIMEOUT=2"
+        export FTX_PEER_TIMEOUT=2
+        generating fable-2.ftx
+        kill -STOP "$one"
+        ended "$zero" 30 "rank 1 did not come\|rank 1 has not answered"
+        kill -CONT "$one"
+        wait "$one" && failed=1
+        echo "== rank 0 is killed"
+        generating fable-2.ftx
+        kill -9 "$zero"
+        timeout 20 tail --pid="$one" -f /dev/null || kill -9 "$one"
+        wait "$one" && failed=1
+        grep "the connection to rank 0 has ended" "$out/rank.1.log" || failed=1
+        wait "$zero"
+        unset FTX_PEER_TIMEOUT FTX_MASTER
+        ;;
+    processes_times) # steps of a model on two GPUs: by our own exchange in one process, by NCCL in two
+        "$FTXC" compile specs/llama-3.2-1b.lua -t "$FTX_TEST_TARGET" -q --no-weights -D parallel=2 -o "$out/1b-2.ftx" || failed=1
+        steps="--random-weights 1 --device cuda:0,1 --sequences 1,8,64 --context 128 --prompt 128,512,2048 -r 15"
+        echo "== one process"
+        # shellcheck disable=SC2086
+        "$FTXC" bench "$out/1b-2.ftx" $steps || failed=1
+        meet
+        # shellcheck disable=SC2086
+        FTX_RANK=1 FTX_RANKS=2 "$FTXC" bench "$out/1b-2.ftx" $steps >"$out/rank.1.log" 2>&1 &
+        one=$!
+        echo "== two processes"
+        # shellcheck disable=SC2086
+        FTX_RANK=0 FTX_RANKS=2 "$FTXC" bench "$out/1b-2.ftx" $steps || failed=1
+        wait "$one" || { failed=1; cat "$out/rank.1.log"; }
+        unset FTX_MASTER
         ;;
     *) echo "no part \"$part\""; exit 2 ;;
     esac

@@ -116,11 +116,13 @@ static int ask(RemoteCall c, const void *bytes, RemoteAnswer *a, const char *tex
 
 static void open_session(void)
 {
+    static const char word[FTX_JOIN_WORD];
     RemoteAnswer a;
 
     assert_int_equal(ask((RemoteCall){.op = REMOTE_OPEN}, NULL, &a, NULL), FTX_OK);
     assert_true(a.pages > 0);
-    assert_int_equal(ask((RemoteCall){.op = REMOTE_JOIN}, NULL, &a, NULL), FTX_OK);
+    assert_int_equal(ask((RemoteCall){.op = REMOTE_JOIN, .bytes = FTX_JOIN_WORD}, word, &a, NULL), FTX_OK);
+    assert_int_equal(ask((RemoteCall){.op = REMOTE_WAIT}, NULL, &a, NULL), FTX_OK);
 }
 
 enum { STEP_BYTES = 512 };
