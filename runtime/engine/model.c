@@ -264,8 +264,9 @@ static FtxStatus choose_rank(const Artifact *a, const FtxOptions *o, const Devic
     *plan = artifact_plan(a, FTX_TARGET_CPU, "");
     if (o->device == FTX_DEVICE_CUDA)
         return ftx_fail(err, why.status, "%s", why.text);
-    return *plan ? FTX_OK : ftx_fail(err, FTX_ENODEVICE, "the artifact has no code for the CPU%s%s", *why.text ? ": " : "",
-                                     why.text);
+    return *plan ? FTX_OK
+                 : ftx_fail(err, FTX_ENODEVICE, "the artifact has no code for the CPU%s%s", *why.text ? ": " : "",
+                            why.text);
 }
 
 /* Opens the artifact and makes rank 0's calls. */

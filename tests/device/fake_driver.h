@@ -73,8 +73,8 @@ typedef struct FakeNccl {
     unsigned long fail_at, calls; /* as in Fake */
     const char *failed;
     int version;
-    int meets_after;  /* times that a communicator says that it is in progress; -1: it never meets the others */
-    int async_error;  /* what it says of itself then */
+    int meets_after; /* times that a communicator says that it is in progress; -1: it never meets the others */
+    int async_error; /* what it says of itself then */
     int opened, aborted;
     bool nvls; /* NCCL_NVLS_ENABLE was not 0 when a communicator was opened */
 } FakeNccl;

@@ -59,8 +59,8 @@ static int fake_init(NcclHandle *comm, int ranks, NcclUniqueId id, int rank, Ncc
 
 static int fake_async(NcclHandle comm, int *result)
 {
-    *result = fake_nccl.meets_after < 0 || comm->asked++ < fake_nccl.meets_after ? NCCL_IN_PROGRESS
-                                                                                  : fake_nccl.async_error;
+    *result =
+        fake_nccl.meets_after < 0 || comm->asked++ < fake_nccl.meets_after ? NCCL_IN_PROGRESS : fake_nccl.async_error;
     return may_fail(__func__);
 }
 

@@ -267,7 +267,8 @@ static void a_rank_that_nccl_does_not_meet(void **state)
     begin(&p);
     unsetenv("FTX_PEER_TIMEOUT");
     assert_int_equal(p.status, FTX_EDEVICE);
-    assert_non_null(strstr(p.err.text, "the meeting of the ranks: NCCL has not ended it within 6 s: a rank did not come"));
+    assert_non_null(
+        strstr(p.err.text, "the meeting of the ranks: NCCL has not ended it within 6 s: a rank did not come"));
     assert_true(seconds() - from < 12);
     assert_int_not_equal(end(&p), 0);
 }
@@ -292,8 +293,7 @@ static void what_nccl_says_ends_a_wait(void **state)
     hang(&p);
     fake_nccl.async_error = NCCL_REMOTE_ERROR;
     assert_int_equal(device_group_cuda.wait(p.s, &err), FTX_EDEVICE);
-    assert_string_equal(err.text,
-                        "rank 0: an exchange of the ranks: NCCL: remote process exited: it was told so");
+    assert_string_equal(err.text, "rank 0: an exchange of the ranks: NCCL: remote process exited: it was told so");
     assert_int_equal(device_group_cuda.run(p.s, DECODE_4, 2, 2, 1, &err), FTX_EDEVICE);
     assert_int_equal(end(&p), FTX_EDEVICE);
 }

@@ -9,9 +9,9 @@ enum { EMBED, LINEAR, MATMUL, SAMPLE, RANDOM, KERNELS };
 enum { STEP_16, STEP_ANY, DECODE_4, PROGRAMS };
 enum { TOKENS = 200, SEQUENCES = 4, N = 128, K = 64, WEIGHT_BYTES = 20480, TABLE_BYTES = 512 };
 
-static const char strings[] =
-    "\0embed__x\0linear__x\0matmul\0sample__x\0embedding\0layer 0: up\0head\0%12\0random\0random_codes\0all_reduce\0all_gather\0"
-    "gather_logits\0";
+static const char strings[] = "\0embed__x\0linear__x\0matmul\0sample__x\0embedding\0layer 0: "
+                              "up\0head\0%12\0random\0random_codes\0all_reduce\0all_gather\0"
+                              "gather_logits\0";
 enum {
     STR_EMBED = 1,
     STR_LINEAR = 10,

@@ -449,7 +449,8 @@ static void constants(void **state)
 {
     static const struct {
         const char *family, *names[5];
-    } want[] = {{"all_reduce", {"X", "Y", "C", "RANKS", "ROWS_S"}}, {"all_gather", {"X", "C", "COLUMNS", "RANKS", "ROWS_S"}}};
+    } want[] = {{"all_reduce", {"X", "Y", "C", "RANKS", "ROWS_S"}},
+                {"all_gather", {"X", "C", "COLUMNS", "RANKS", "ROWS_S"}}};
     Arena *keep = arena_open();
     Catalog c;
     Diag d = {0};
@@ -582,8 +583,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_and_norms), cmocka_unit_test(pointers), cmocka_unit_test(slices),
-        cmocka_unit_test(absent_rank),    cmocka_unit_test(stopped),
-        cmocka_unit_test(parts_that_nccl_has_brought), cmocka_unit_test(constants),
+        cmocka_unit_test(absent_rank),    cmocka_unit_test(stopped),  cmocka_unit_test(parts_that_nccl_has_brought),
+        cmocka_unit_test(constants),
     };
 
     return cmocka_run_group_tests(tests, open_all, NULL);

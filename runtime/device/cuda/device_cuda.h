@@ -85,7 +85,7 @@ struct Session {
     Nccl *nccl;
     FtxError failed; /* what has gone wrong between the ranks; status FTX_OK: nothing */
     int rank, ranks;
-    CUstream probe; /* reads while kernels run */
+    CUstream probe;  /* reads while kernels run */
     unsigned *count; /* pinned: FtxExchange.count as it was read last */
     bool probing;    /* it is being read */
     unsigned seen;   /* the last other value ... */

@@ -216,7 +216,8 @@ FtxStatus nccl_exchange(Nccl *n, CUdeviceptr x, size_t bytes, CUdeviceptr into, 
         if (i % 2 == 0)
             r = t->ncclSend((const void *)(uintptr_t)x, bytes, NCCL_BYTE, rank, n->comm, stream);
         else
-            r = t->ncclRecv((void *)(uintptr_t)(into + (uint64_t)rank * share), bytes, NCCL_BYTE, rank, n->comm, stream);
+            r = t->ncclRecv((void *)(uintptr_t)(into + (uint64_t)rank * share), bytes, NCCL_BYTE, rank, n->comm,
+                            stream);
         r = r == NCCL_IN_PROGRESS ? NCCL_SUCCESS : r; /* the group's end waits for it */
     }
     end = t->ncclGroupEnd(); /* also after a failure, to end the group */

@@ -10,7 +10,7 @@
 enum { NCCL_OLDEST = 21800 }; /* 2.18: the version of NcclConfig */
 
 enum { NCCL_SUCCESS = 0, NCCL_REMOTE_ERROR = 6, NCCL_IN_PROGRESS = 7 }; /* of ncclResult_t */
-enum { NCCL_BYTE = 0 };                                                  /* ncclInt8 of ncclDataType_t */
+enum { NCCL_BYTE = 0 };                                                 /* ncclInt8 of ncclDataType_t */
 
 typedef struct NcclUniqueId {
     char bytes[128];

@@ -39,8 +39,8 @@ static bool reads_exchange(const Device *d, const FtxLaunch *l)
     for (uint32_t i = 0; i < d->plan->kernels[l->kernel].n_operands; i++) {
         const FtxOperand *o = &d->plan->operands[l->first_operand + i];
 
-        if (o->space == FTX_SPACE_STATE && o->offset - head->named[FTX_NAMED_exchange] <
-                                               head->named_bytes[FTX_NAMED_exchange])
+        if (o->space == FTX_SPACE_STATE &&
+            o->offset - head->named[FTX_NAMED_exchange] < head->named_bytes[FTX_NAMED_exchange])
             return true;
     }
     return false;
@@ -256,8 +256,7 @@ static FtxStatus open_ranks(Session *s, FtxError *err)
 FtxStatus cuda_session_join_links(Session *s, Links *l, FtxError *err)
 {
     const Device *d = s->device;
-    FtxPeers peers = {
-        .rank = links_rank(l), .ranks = links_ranks(l), .bytes = d->plan->head->exchange, .gathered = 1};
+    FtxPeers peers = {.rank = links_rank(l), .ranks = links_ranks(l), .bytes = d->plan->head->exchange, .gathered = 1};
     CUdeviceptr report = 0;
     FtxStatus status;
 

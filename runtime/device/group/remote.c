@@ -236,7 +236,8 @@ static FtxStatus obey(Remote *r, const RemoteCall *c, RemoteAnswer *a, FtxError 
         return ftx_fail(err, FTX_EINVAL, "a rank has one session at a time: close the other engine first");
     switch ((RemoteOp)c->op) {
     case REMOTE_OPEN: r->steps = 0; return inner->session_open(r->device, c->kv_bytes, &r->session, &a->pages, err);
-    case REMOTE_JOIN: memcpy(links_word(r->links), r->bytes, FTX_JOIN_WORD);
+    case REMOTE_JOIN:
+        memcpy(links_word(r->links), r->bytes, FTX_JOIN_WORD);
         return inner->join_links(r->session, r->links, err);
     case REMOTE_CLOSE:
         inner->session_close(r->session);

@@ -15,7 +15,7 @@ typedef enum RemoteOp {
     REMOTE_RUN,
     REMOTE_TIME,
     REMOTE_WAIT, /* until all that it runs is done */
-    REMOTE_END, /* the model is closed; no answer */
+    REMOTE_END,  /* the model is closed; no answer */
 } RemoteOp;
 
 typedef struct RemoteCall {
