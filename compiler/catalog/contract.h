@@ -197,6 +197,7 @@ typedef struct ProgramFacts {
     bool free_dependents; /* FREE_DEPENDENTS of names.def; set by edges */
     bool fixed;           /* precision.sums is "fixed" */
     bool exact;           /* activations keep their type: precision.compute is given */
+    bool bf16_rows;       /* on the CPU: linears round the rows that they read; precision.compute is bf16 */
     bool quantised;       /* a linear of the model has quantised weights */
     uint32_t packed;      /* forms in which quantised weights can lie, as bits */
     const char *name;     /* "decode 8" */

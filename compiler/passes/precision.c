@@ -7,15 +7,16 @@
  *   hidden          fp32                the hidden states that an encoder returns
  *   quantised       int8, int4, fp8     of weights that are stored as codes (quantise.c)
  *
- * The compute type depends on the target (auto: fp32 on the CPU, precision.weights on CUDA). The graph itself has the
+ * The compute type depends on the target: fp32 on the CPU (where bf16 rounds rows as linears read them, linear.c), on CUDA
+ * precision.compute or, with auto, precision.weights. The graph itself has the
  * types of the CPU; each target gives its own to a copy. */
 #include "lower.h"
 
 DType precision_compute(const Precision *p, Target t)
 {
-    if (p->compute)
-        return p->compute;
-    return t.id == FTX_TARGET_CPU || !p->weights ? DT_FP32 : p->weights;
+    if (t.id == FTX_TARGET_CPU)
+        return DT_FP32;
+    return p->compute ? p->compute : p->weights ? p->weights : DT_FP32;
 }
 
 /* Makes a result of the model fp32, and the values between it and the last product. */
@@ -65,6 +66,6 @@ bool pass_precision(Graph *g, const Precision *p, Diag *d)
 {
     if (!quantise_weights(g, &p->quant, d))
         return false;
-    precision_apply(g, p, precision_compute(p, (Target){.id = FTX_TARGET_CPU, .name = "cpu"}));
+    precision_apply(g, p, p->compute ? p->compute : DT_FP32);
     return true;
 }

@@ -57,6 +57,7 @@ static Program *add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
         .compute = l->compute,
         .fixed = l->fixed,
         .exact = l->precision->compute != DT_NONE,
+        .bf16_rows = l->target.id == FTX_TARGET_CPU && l->precision->compute == DT_BF16,
         .quantised = has_op(l->g, OP_QUANTISE),
         .packed = packed_forms(l->catalog),
         .tuning = l->target.tuning,
@@ -227,14 +228,28 @@ static bool reads_codes(const Lower *l, Diag *d)
     return true;
 }
 
+/* What precision.compute may be on the CPU, whose activations are fp32: bf16 rounds the rows that linear layers read. */
+static bool rows_fit(const Lower *l, Diag *d)
+{
+    const Precision *p = l->precision;
+
+    if (p->compute == DT_FP16)
+        return diag_error(d, (Loc){0}, "precision.compute is fp16, the CPU has fp32 and bf16 only: leave it at auto");
+    if (p->compute == DT_BF16 && (p->weights != DT_BF16 || has_op(l->g, OP_QUANTISE)))
+        return diag_error(d, (Loc){0},
+                          "precision.compute is bf16, which on the CPU is for weights of bf16 alone; here they are %s: "
+                          "leave it at auto",
+                          p->weights == DT_BF16 ? "quantised" : dtype_name(p->weights ? p->weights : DT_FP32));
+    return true;
+}
+
 bool stage_select(Lower *l, Diag *d)
 {
     const Value *output = ir_value(l->g, l->g->output);
     size_t n = 0;
 
-    if (l->target.id == FTX_TARGET_CPU && l->compute != DT_FP32) /* activations of CPU kernels are fp32 */
-        return diag_error(d, (Loc){0}, "precision.compute is %s, the CPU computes in fp32 only: leave it at auto",
-                          dtype_name(l->compute));
+    if (l->target.id == FTX_TARGET_CPU && !rows_fit(l, d))
+        return false;
     if (ir_op_is_view(output->op))
         return diag_error(d, output->loc, "the output is a view: %s computes nothing", ir_op_name(output->op));
     if (!reads_codes(l, d) || !sums_choose(l, d) || !select_all(l, d))

@@ -1,6 +1,6 @@
 /* amx.h - many rows of codes of 8 bits times quantised weights with the tile instructions of AMX, for linear_q.c.
  *
- * The processor has eight registers of up to 16 rows of 64 bytes, and multiplies two of them: A has 16 rows of x by 64 k, B
+ * The processor multiplies two registers (amx_tiles.h): A has 16 rows of x by 64 k, B
  * the 16 rows of a tile of w by 64 k, and a vector of the form r16x4 is a row of B as it stands.
  *
  *                     left tile of w (6)    right tile of w (7)
@@ -13,23 +13,17 @@
  *
  * While the tiles multiply a group, the vector units add the sums of the group before to the totals.
  *
- * A test puts other tile instructions in place of the processor's (AMX_EMULATED). There is no include guard, since each.h
- * includes a kernel's text once for each level. */
+ * There is no include guard, since each.h includes a kernel's text once for each level. */
+#include "amx_tiles.h"
+
 #ifndef AMX_ONCE
 #define AMX_ONCE
 enum {
-    AMX_ROWS = 16,      /* of a register */
     AMX_KC = 512,       /* elements of a row that are laid out at once: two tiles of w take 16 KB */
     AMX_BLOCK_X = 128,  /* rows of x in a piece of work */
     AMX_WIDTH = 32,     /* rows of w in a piece of work: two tiles */
     AMX_LEAST_ROWS = 16 /* of x; fewer are left to the vector instructions */
 };
-
-typedef struct AmxShape { /* of the registers; what ldtilecfg reads */
-    uint8_t palette, start, none[14];
-    uint16_t bytes[16];
-    uint8_t rows[16];
-} AmxShape;
 
 typedef struct AmxSums { /* of one group, for up to 2 * AMX_ROWS rows of x from m on */
     int64_t m, rows, g;
@@ -42,18 +36,6 @@ typedef struct AmxPanel { /* two tiles of w, by [AMX_KC / 4] and by groups */
     _Alignas(64) int32_t more[AMX_KC / 16][AMX_WIDTH]; /* times the sum of x, is added to the sums */
     bool have_more;
 } AmxPanel;
-
-#ifndef AMX_EMULATED
-#define amx_shape(shape) __asm__ volatile("ldtilecfg %0" : : "m"(*(shape)))
-#define amx_release() __asm__ volatile("tilerelease")
-#define amx_zero(tile) __asm__ volatile("tilezero %%tmm" #tile : :)
-#define amx_load(tile, p, stride) \
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile : : "r"(p), "r"((int64_t)(stride)) : "memory")
-#define amx_store(tile, p, stride) \
-    __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" : : "r"(p), "r"((int64_t)(stride)) : "memory")
-/* sums[m][n] += x[m][4 k + i] w[k][4 n + i], of signed bytes */
-#define amx_dot(sums, x, w) __asm__ volatile("tdpbssd %%tmm" #w ", %%tmm" #x ", %%tmm" #sums : :)
-#endif
 #endif
 
 typedef uint8_t AT(AmxBytes) __attribute__((vector_size(LANES * 4)));

@@ -223,6 +223,14 @@ enum {
 };
 
 enum {
+    LINEAR_BF16_N,
+    LINEAR_BF16_K,
+    LINEAR_BF16_ROWS_S,
+    LINEAR_BF16_KIND,
+    LINEAR_BF16_GLU,
+};
+
+enum {
     MUL_C,
     MUL_ROWS_S,
 };

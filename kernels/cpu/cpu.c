@@ -31,23 +31,26 @@ enum { CPU_LEVEL_COUNT = sizeof cpu_names / sizeof *cpu_names };
 #define CPU_FORM(name, level) name##_##level,
 #define CPU_ROW(name) {#name, {CPU_LEVELS(name, CPU_FORM)}},
 #define CPU_DOT_ROW(name) {#name, {CPU_DOT_LEVELS(name, CPU_FORM)}},
+#define CPU_AMX_ROW(name) {#name, {CPU_AMX_LEVELS(name, CPU_FORM)}},
 static const struct {
     const char *name;
     CpuKernel *form[CPU_LEVEL_COUNT]; /* NULL: that of the level below */
-} cpu_families[] = {CPU_FAMILIES(CPU_ROW, CPU_DOT_ROW)};
+} cpu_families[] = {CPU_FAMILIES(CPU_ROW, CPU_DOT_ROW, CPU_AMX_ROW)};
 #undef CPU_FORM
 #undef CPU_ROW
 #undef CPU_DOT_ROW
+#undef CPU_AMX_ROW
 
 #if defined __x86_64__
-/* Whether the processor multiplies tiles of bytes and Linux lets this process do so, which it asks for here: tiles are 8 KB of
+/* Whether the processor multiplies tiles of bytes and of bf16 (which all processors with tiles do) and Linux lets this process do so, which it asks for here: tiles are 8 KB of
  * state that a process has for each of its threads from the first use on. Asking again is harmless. */
 static bool cpu_tiles(void)
 {
     enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* ARCH_REQ_XCOMP_PERM of Linux 5.16 */
     unsigned a, b, c, d;
 
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && d & 1u << 24 && d & 1u << 25 && c & 1u << 11 &&
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && d & 1u << 22 && d & 1u << 24 && d & 1u << 25 && c & 1u << 11 &&
+           __get_cpuid_count(7, 1, &a, &b, &c, &d) && a & 1u << 5 && /* AVX-512 BF16 */
            syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
 }
 #endif

@@ -10,7 +10,10 @@
  * Both operands are row-major and read along k. A tile of TILE_ROWS x 4 outputs is in registers (6 x 4 where there are 32
  * of them; 1 x 8 for one row), so a vector of weights is converted to fp32 once for all rows of the tile. With few rows
  * (decode) this streams the weights once. Many rows go through panels.h: a piece of work is a block of outputs, for which
- * rows of x are laid out anew in the thread's scratch, and then rows of w are gone through, a few at a time. */
+ * rows of x are laid out anew in the thread's scratch, and then rows of w are gone through, a few at a time.
+ *
+ * linear_bf16 (precision.compute = "bf16") rounds x to bf16 as it is read; products and sums are those of linear, and of AMX
+ * its own (amx_bf16.h). */
 //@ kernel  linear
 //@ rank    120
 //@ args    x[M,K] w[N,K] b[N]:fp32 r[M,N] -> y
@@ -19,7 +22,21 @@
 //@ match   y = act(linear(x, w, b?))    | KIND=act.kind GLU=0
 //@ match   y = glu(linear(x, w, b?))    | KIND=glu.kind GLU=1
 //@ consts  N: N  K: K  W: type(w)  ROWS_S: rows(x)
+//@ fits    !BF16_ROWS || W != bf16
 //@ moves   N * K * sizeof(w)
+//@ flops   2 * T * N * K
+//@ matmul  yes
+
+//@ kernel  linear_bf16
+//@ rank    125
+//@ args    x[M,K] w[N,K]:bf16 b[N]:fp32 r[M,N] -> y
+//@ match   y = linear(x, w, b?)         | KIND=0 GLU=0
+//@ match   y = add(linear(x, w, b?), r) | KIND=0 GLU=0
+//@ match   y = act(linear(x, w, b?))    | KIND=act.kind GLU=0
+//@ match   y = glu(linear(x, w, b?))    | KIND=glu.kind GLU=1
+//@ consts  N: N  K: K  ROWS_S: rows(x)
+//@ fits    BF16_ROWS
+//@ moves   2 * N * K
 //@ flops   2 * T * N * K
 //@ matmul  yes
 #ifndef LEVEL
@@ -28,6 +45,7 @@
 #else
 
 #include "panels.h"
+#include "round.h"
 #include "tile.h"
 
 #ifndef LINEAR_BLOCKS_ONCE
@@ -58,18 +76,21 @@ static inline int64_t linear_round_up(int64_t n, int64_t to)
 _Static_assert(LINEAR_MANY_X % LANES == 0 && LINEAR_MANY_W % PANEL_ROWS == 0 && PANEL_ROWS <= LINEAR_TILE_W,
                "blocks are whole tiles");
 TILE_FUNCTIONS(linear, LINEAR_PARAMS, (const int64_t *)0)
+TILE_ROUNDED(linear_rounded, LINEAR_PARAMS, (const int64_t *)0)
 
 static const struct AT(LinearTile) {
     void(*run) LINEAR_PARAMS;
     int cols;
-} AT(linear_tiles)[3][TILE_ROWS] = TILE_TABLE(linear);
+} AT(linear_tiles)[3][TILE_ROWS] = TILE_TABLE(linear),
+  AT(linear_rounded_tiles)[TILE_ROWS] = TILE_ROUNDED_ROW(linear_rounded);
 #undef LINEAR_PARAMS
 
 /* Rows m0 .. m0+rows (one tile) of M times weight rows n0 .. n0+count. Up to TILE_ROWS rows it goes through each weight
  * row from end to end, since it is read only once; else chunk by chunk of K, so that the chunk of x stays in L1. */
 static void AT(linear_stripe)(const LinearArgs *a, int64_t M, int64_t m0, int64_t rows, int64_t n0, int64_t count)
 {
-    const struct AT(LinearTile) *const tile = &AT(linear_tiles)[a->type - 1][rows - 1];
+    const struct AT(LinearTile) *const tile =
+        a->round ? &AT(linear_rounded_tiles)[rows - 1] : &AT(linear_tiles)[a->type - 1][rows - 1];
     const int64_t row_bytes = a->K * cpu_type_bytes(a->type), step = M <= TILE_ROWS ? a->K : LINEAR_KC;
     /* The last tile of the last block may be cut: BLOCK_W is a multiple of MAX_COLS. */
     float sums[LINEAR_MAX_ROWS][LINEAR_BLOCK_W];
@@ -181,7 +202,8 @@ static void AT(linear_block)(const LinearArgs *a, int64_t m0, int64_t m1, int64_
 
         for (int64_t m = m0, wide; m < m1 && !laid_out; m += wide) {
             wide = AT(linear_panel)(m, m1);
-            AT(panel_of_x)(a->x + m * a->K + k, a->K, m1 - m, wide, count, s->x + (m - m0) * steps * LANES);
+            (a->round ? AT(panel_of_rounded_x) : AT(panel_of_x))(a->x + m * a->K + k, a->K, m1 - m, wide, count,
+                                                                 s->x + (m - m0) * steps * LANES);
         }
         for (int64_t n = n0; n < n1; n += PANEL_ROWS)
             AT(linear_tiles_of)(a, m1 - m0, n, n1, k, count, s, &s->sums[n - n0]);
@@ -237,6 +259,18 @@ static void AT(linear_rows)(const CpuCall *c, const LinearArgs *a, int64_t M)
     }
 }
 
+#if LANES == 16 || defined AMX_EMULATED
+#include "amx_bf16.h"
+#endif
+
+static void AT(linear_any)(const CpuCall *c, const LinearArgs *a, int64_t M)
+{
+    if (M >= (LANES == 16 ? 64 : 24) && c->scratch) /* from there on faster, as measured */
+        AT(linear_many)(c, a, M);
+    else
+        AT(linear_rows)(c, a, M);
+}
+
 void AT(linear)(const CpuCall *c)
 {
     const LinearArgs a = {.x = c->arg[0],
@@ -249,11 +283,42 @@ void AT(linear)(const CpuCall *c)
                           .type = c->k[LINEAR_W],
                           .kind = c->k[LINEAR_KIND],
                           .glu = c->k[LINEAR_GLU] != 0};
-    const int64_t M = c->k[LINEAR_ROWS_S] ? c->S : c->T;
 
-    if (M >= (LANES == 16 ? 64 : 24) && c->scratch) /* from there on faster, as measured */
-        AT(linear_many)(c, &a, M);
-    else
-        AT(linear_rows)(c, &a, M);
+    AT(linear_any)(c, &a, c->k[LINEAR_ROWS_S] ? c->S : c->T);
 }
+
+ALWAYS_INLINE LinearArgs AT(linear_bf16_arguments)(const CpuCall *c)
+{
+    return (LinearArgs){.x = c->arg[0],
+                        .w = c->arg[1],
+                        .b = c->arg[2],
+                        .r = c->arg[3],
+                        .y = c->arg[4],
+                        .N = c->k[LINEAR_BF16_N],
+                        .K = c->k[LINEAR_BF16_K],
+                        .type = CPU_BF16,
+                        .kind = c->k[LINEAR_BF16_KIND],
+                        .glu = c->k[LINEAR_BF16_GLU] != 0,
+                        .round = true};
+}
+
+void AT(linear_bf16)(const CpuCall *c)
+{
+    const LinearArgs a = AT(linear_bf16_arguments)(c);
+
+    AT(linear_any)(c, &a, c->k[LINEAR_BF16_ROWS_S] ? c->S : c->T);
+}
+
+#if LANES == 16 && !defined AMX_EMULATED
+void linear_bf16_amx(const CpuCall *c)
+#elif defined AMX_EMULATED
+static __attribute__((unused)) void AT(linear_bf16_amx)(const CpuCall *c) /* of the levels that a test uses */
+#endif
+#if LANES == 16 || defined AMX_EMULATED
+{
+    const LinearArgs a = AT(linear_bf16_arguments)(c);
+
+    AT(amx_bf16_share)(c, &a, c->k[LINEAR_BF16_ROWS_S] ? c->S : c->T);
+}
+#endif
 #endif

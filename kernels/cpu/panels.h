@@ -97,9 +97,9 @@ ALWAYS_INLINE void AT(panel_turn)(Vf v[LANES])
 }
 
 /* `count` columns of rows that begin at x, K apart, into a panel of `wide` rows (a multiple of LANES). Of rows beyond `rows`
- * the last one again; zeros behind the end of K. */
-static __attribute__((noinline)) void AT(panel_of_x)(const float *x, int64_t K, int64_t rows, int64_t wide,
-                                                     int64_t count, float *panel)
+ * the last one again; zeros behind the end of K. round (a constant): to what bf16 can hold. */
+ALWAYS_INLINE void AT(panel_fill)(bool round, const float *x, int64_t K, int64_t rows, int64_t wide, int64_t count,
+                                  float *panel)
 {
     const int64_t steps = (count + LANES - 1) / LANES;
 
@@ -113,11 +113,26 @@ static __attribute__((noinline)) void AT(panel_of_x)(const float *x, int64_t K, 
 
                 v[i] = n < LANES ? vload_n(p, n) : vload(p);
             }
+#pragma GCC unroll 16
+            for (int i = 0; round && i < LANES; i++)
+                v[i] = vround(v[i]);
             AT(panel_turn)(v);
 #pragma GCC unroll 16
             for (int l = 0; l < LANES; l++)
                 vstore(panel + (AT(panel_place)(l) * steps + j) * wide + first, v[l]);
         }
+}
+
+static __attribute__((noinline)) void AT(panel_of_x)(const float *x, int64_t K, int64_t rows, int64_t wide,
+                                                     int64_t count, float *panel)
+{
+    AT(panel_fill)(false, x, K, rows, wide, count, panel);
+}
+
+static __attribute__((noinline)) void AT(panel_of_rounded_x)(const float *x, int64_t K, int64_t rows, int64_t wide,
+                                                             int64_t count, float *panel)
+{
+    AT(panel_fill)(true, x, K, rows, wide, count, panel);
 }
 
 /* `count` elements of a row of w as fp32, and zeros up to a whole vector. */

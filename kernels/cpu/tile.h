@@ -19,16 +19,17 @@ typedef struct LinearArgs {
     float *y;
     int64_t N, K, type, kind;
     int glu;
+    bool round; /* x to bf16, as it is read */
 } LinearArgs;
 #endif
 
-/* out[m][0..cols) (+)= x[m, k0..k1) . w[0..cols)[k0..k1) for `rows` rows; rows, cols and type are constants. Row m of x
- * begins at element at[m]; without `at` rows stand one after another.
+/* out[m][0..cols) (+)= x[m, k0..k1) . w[0..cols)[k0..k1) for `rows` rows; rows, cols, type and round are constants. Row m of x
+ * begins at element at[m]; without `at` rows stand one after another. round: of x what bf16 can hold.
  *
  * w is read once, so each iteration prefetches into L2 as many bytes of the next tile's rows as it reads. These are
  * contiguous; without this the hardware prefetcher has to follow `cols` short streams. */
-ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, const float *x, const int64_t *at, int64_t K,
-                                   const char *const *w, int64_t k0, int64_t k1, float *out, int64_t stride)
+ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, bool round, const float *x, const int64_t *at,
+                                   int64_t K, const char *const *w, int64_t k0, int64_t k1, float *out, int64_t stride)
 {
     const int64_t bytes = type == CPU_FP32 ? 4 : 2;
     const int lines = (int)(cols * LANES * bytes / 64);
@@ -51,7 +52,8 @@ ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, const float *x,
             v[n] = vload_as(w[n] + k * bytes, type);
 #pragma GCC unroll 8
         for (int m = 0; m < rows; m++) {
-            const Vf a = vload(x + (at ? at[m] : m * K) + k);
+            const float *row = x + (at ? at[m] : m * K) + k;
+            const Vf a = round ? vround(vload(row)) : vload(row);
 #pragma GCC unroll 8
             for (int n = 0; n < cols; n++)
                 sum[m][n] += a * v[n];
@@ -64,7 +66,8 @@ ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, const float *x,
             v[n] = vload_as_n(w[n] + k * bytes, type, k1 - k);
 #pragma GCC unroll 8
         for (int m = 0; m < rows; m++) {
-            const Vf a = vload_n(x + (at ? at[m] : m * K) + k, k1 - k);
+            const float *row = x + (at ? at[m] : m * K) + k;
+            const Vf a = round ? vround(vload_n(row, k1 - k)) : vload_n(row, k1 - k);
 #pragma GCC unroll 8
             for (int n = 0; n < cols; n++)
                 sum[m][n] += a * v[n];
@@ -87,20 +90,20 @@ ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, const float *x,
 /* The tiles of a level: as many outputs as registers hold, and with few rows enough independent sums to cover the
  * latency of the multiply-add. `params`: what the functions take; `at`: as in linear_tile. */
 #ifndef TILE_FUNCTION
-#define TILE_FUNCTION(name, params, at, rows, cols, type) \
+#define TILE_FUNCTION(name, params, at, rows, cols, type, round) \
     static __attribute__((noinline)) void AT(name##_##type##_##rows) params \
     { \
-        AT(linear_tile)(rows, cols, type, x, at, K, w, k0, k1, out, stride); \
+        AT(linear_tile)(rows, cols, type, round, x, at, K, w, k0, k1, out, stride); \
     }
-#define TILE_WIDE(name, params, at, type) \
-    TILE_FUNCTION(name, params, at, 1, 8, type) \
-    TILE_FUNCTION(name, params, at, 2, 8, type) \
-    TILE_FUNCTION(name, params, at, 3, 4, type) \
-    TILE_FUNCTION(name, params, at, 4, 4, type) \
-    TILE_FUNCTION(name, params, at, 5, 4, type) \
-    TILE_FUNCTION(name, params, at, 6, 4, type)
-#define TILE_NARROW(name, params, at, type) \
-    TILE_FUNCTION(name, params, at, 1, 8, type) TILE_FUNCTION(name, params, at, 2, 4, type)
+#define TILE_WIDE(name, params, at, type, round) \
+    TILE_FUNCTION(name, params, at, 1, 8, type, round) \
+    TILE_FUNCTION(name, params, at, 2, 8, type, round) \
+    TILE_FUNCTION(name, params, at, 3, 4, type, round) \
+    TILE_FUNCTION(name, params, at, 4, 4, type, round) \
+    TILE_FUNCTION(name, params, at, 5, 4, type, round) \
+    TILE_FUNCTION(name, params, at, 6, 4, type, round)
+#define TILE_NARROW(name, params, at, type, round) \
+    TILE_FUNCTION(name, params, at, 1, 8, type, round) TILE_FUNCTION(name, params, at, 2, 4, type, round)
 /* The functions of a type with the columns of their tiles, by rows. */
 #define TILE_ROW_WIDE(name, type) \
     { \
@@ -119,19 +122,25 @@ ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, const float *x,
     }
 #endif
 #undef TILE_FUNCTIONS
+#undef TILE_ROUNDED
+#undef TILE_ROUNDED_ROW
 #undef TILE_TABLE
 #if TILE_ROWS == 6
 #define TILE_FUNCTIONS(name, params, at) \
-    TILE_WIDE(name, params, at, CPU_FP32) \
-    TILE_WIDE(name, params, at, CPU_FP16) TILE_WIDE(name, params, at, CPU_BF16)
+    TILE_WIDE(name, params, at, CPU_FP32, false) \
+    TILE_WIDE(name, params, at, CPU_FP16, false) TILE_WIDE(name, params, at, CPU_BF16, false)
+#define TILE_ROUNDED(name, params, at) TILE_WIDE(name, params, at, CPU_BF16, true)
+#define TILE_ROUNDED_ROW(name) TILE_ROW_WIDE(name, CPU_BF16)
 #define TILE_TABLE(name) \
     { \
         TILE_ROW_WIDE(name, CPU_FP32), TILE_ROW_WIDE(name, CPU_FP16), TILE_ROW_WIDE(name, CPU_BF16) \
     }
 #else
 #define TILE_FUNCTIONS(name, params, at) \
-    TILE_NARROW(name, params, at, CPU_FP32) \
-    TILE_NARROW(name, params, at, CPU_FP16) TILE_NARROW(name, params, at, CPU_BF16)
+    TILE_NARROW(name, params, at, CPU_FP32, false) \
+    TILE_NARROW(name, params, at, CPU_FP16, false) TILE_NARROW(name, params, at, CPU_BF16, false)
+#define TILE_ROUNDED(name, params, at) TILE_NARROW(name, params, at, CPU_BF16, true)
+#define TILE_ROUNDED_ROW(name) TILE_ROW_NARROW(name, CPU_BF16)
 #define TILE_TABLE(name) \
     { \
         TILE_ROW_NARROW(name, CPU_FP32), TILE_ROW_NARROW(name, CPU_FP16), TILE_ROW_NARROW(name, CPU_BF16) \

@@ -42,6 +42,7 @@ typedef uint16_t AT(CpuVh) __attribute__((vector_size(LANES * 2)));
 #define vmax_of AT(cpu_vmax_of)
 #define vmax AT(cpu_vmax)
 #define vselect AT(cpu_vselect)
+#define vround AT(cpu_vround)
 #define vexp AT(cpu_vexp)
 #define vtanh AT(cpu_vtanh)
 #define verf AT(cpu_verf)
@@ -89,6 +90,14 @@ ALWAYS_INLINE void vstore_n(float *p, Vf v, int64_t n)
 ALWAYS_INLINE Vf vselect(Vi mask, Vf yes, Vf no)
 {
     return (Vf)(((Vi)yes & mask) | ((Vi)no & ~mask));
+}
+
+/* fp32 values that bf16 can hold: the nearest, ties to even. */
+ALWAYS_INLINE Vf vround(Vf x)
+{
+    const Vu u = (Vu)x, up = u + 0x7fff + (u >> 16 & 1);
+
+    return (Vf)((Vu)vselect(x == x, (Vf)up, (Vf)(u | 0x400000)) & 0xffff0000); /* NaN stays NaN */
 }
 
 /* bf16 and fp16 bits to fp32. */

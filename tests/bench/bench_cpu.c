@@ -97,6 +97,7 @@ static double measure(Load *l, int threads)
     return best;
 }
 
+/* Of bf16 weights also the kernel that rounds x to bf16. */
 static void linear(const char *name, int M, int N, int K, DType type, size_t copies, int glu, int threads)
 {
     if (!strstr(name, wanted))
@@ -122,6 +123,18 @@ static void linear(const char *name, int M, int N, int K, DType type, size_t cop
 
     printf("%-22s %4d x %6d x %5d %s  %d threads  %9.1f us  %6.1f GB/s  %6.1f GFLOP/s\n", name, M, N, K,
            dtype_name(type), threads, s * 1e6, (double)bytes / s * 1e-9, 2.0 * M * N * K / s * 1e-9);
+    if (type == DT_BF16) {
+        const int64_t k[] = {
+            [LINEAR_BF16_N] = N, [LINEAR_BF16_K] = K, [LINEAR_BF16_KIND] = glu ? 5 : 0, [LINEAR_BF16_GLU] = glu};
+
+        l.kernel = cpu_kernel("linear_bf16");
+        memcpy(l.k, k, sizeof k);
+
+        const double rounded = measure(&l, threads);
+
+        printf("%-22s %4d x %6d x %5d rounded  %d threads  %9.1f us  %6.1f GB/s  %6.1f GFLOP/s\n", name, M, N, K,
+               threads, rounded * 1e6, (double)bytes / rounded * 1e-9, 2.0 * M * N * K / rounded * 1e-9);
+    }
     free(x), free(y), free(w);
 }
 

@@ -1,5 +1,6 @@
-/* amx_emulated.h - the tile instructions that kernels/cpu/amx.h uses, in plain C, and linear_q compiled with them: forms
- * linear_q_amx_plain and, on x86-64, linear_q_amx_avx2 and linear_q_amx_avx512. The first runs on any processor.
+/* amx_emulated.h - the tile instructions of kernels/cpu/amx_tiles.h in plain C. A kernel's text that is included behind it is
+ * compiled with them: of linear_q there are then linear_q_amx_plain and, on x86-64, linear_q_amx_avx2 and linear_q_amx_avx512.
+ * The first runs on any processor.
  *
  * As on the processor, a register has the shape that amx_shape gave it, rows of other shapes do not meet, and elements
  * outside of a shape are neither read nor written. What a processor would refuse ends the test. */
@@ -21,6 +22,7 @@ static bool tiles_shaped;
 #define amx_load(t, p, stride) emulate_load(t, (const char *)(p), stride)
 #define amx_store(t, p, stride) emulate_store(t, (char *)(p), stride)
 #define amx_dot(sums, x, w) emulate_dot(sums, x, w)
+#define amx_dot_bf16(sums, w, x) emulate_dot_bf16(sums, w, x)
 
 /* 64 bytes: palette, bytes of a row of register t in 16 + 2 t, rows in 48 + t. */
 static void emulate_shape(const uint8_t *s)
@@ -73,7 +75,7 @@ static void emulate_store(int t, char *p, int64_t stride)
         memcpy(p + r * stride, from->at[r], (size_t)from->bytes);
 }
 
-static void emulate_dot(int sums, int x, int w)
+static inline void emulate_dot(int sums, int x, int w)
 {
     Tile *c = shaped_tile(sums);
     const Tile *a = shaped_tile(x), *b = shaped_tile(w);
@@ -92,8 +94,42 @@ static void emulate_dot(int sums, int x, int w)
         }
 }
 
-#define linear_q emulated_linear_q /* not the names of the kernels that are linked */
-#include "kernels/cpu/linear_q.c"
-#undef linear_q
+static inline float no_subnormal(float f)
+{
+    return fabsf(f) < 0x1p-126f ? copysignf(0.0f, f) : f;
+}
+
+/* The number at the place i of a row of bf16. */
+static inline float bf16_at(const int8_t *row, int i)
+{
+    uint32_t bits = (uint32_t)((uint8_t)row[2 * i] | (uint8_t)row[2 * i + 1] << 8) << 16;
+    float f;
+
+    memcpy(&f, &bits, sizeof f);
+    return no_subnormal(f);
+}
+
+/* As Intel's manual says of tdpbf16ps. */
+static inline void emulate_dot_bf16(int sums, int w, int x)
+{
+    Tile *c = shaped_tile(sums);
+    const Tile *a = shaped_tile(w), *b = shaped_tile(x);
+
+    assert_int_equal(c->rows, a->rows);
+    assert_int_equal(c->bytes, b->bytes);
+    assert_int_equal(a->bytes, 4 * b->rows);
+    for (int n = 0; n < c->rows; n++)
+        for (int m = 0; m < c->bytes / 4; m++) {
+            float even = 0.0f, odd = 0.0f, sum;
+
+            for (int k = 0; k < a->bytes / 4; k++) {
+                even = no_subnormal(fmaf(bf16_at(a->at[n], 2 * k), bf16_at(b->at[k], 2 * m), even));
+                odd = no_subnormal(fmaf(bf16_at(a->at[n], 2 * k + 1), bf16_at(b->at[k], 2 * m + 1), odd));
+            }
+            memcpy(&sum, &c->at[n][4 * m], sizeof sum);
+            sum = no_subnormal(no_subnormal(sum) + no_subnormal(even + odd));
+            memcpy(&c->at[n][4 * m], &sum, sizeof sum);
+        }
+}
 
 #endif

@@ -6,6 +6,10 @@
 #include "amx_emulated.h"
 #include "runtime/base/packed.h"
 
+#define linear_q emulated_linear_q /* not the names of the kernels that are linked */
+#include "kernels/cpu/linear_q.c"
+#undef linear_q
+
 /* Forms of linear_q with tiles, and the level whose bits they must have: of this processor, or emulated. */
 static const struct {
     const char *name;
