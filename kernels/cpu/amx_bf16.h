@@ -19,10 +19,10 @@
 #ifndef AMX_BF16_ONCE
 #define AMX_BF16_ONCE
 enum {
-    AMX_STEP = 32,       /* k of a register */
-    AMX_X = 128,         /* rows of x in a piece of work */
-    AMX_UNIT = 32,       /* rows of w: two tiles */
-    AMX_W_STEPS = 16,    /* of a unit before the next rows of x: 32 KB of weights stay in L1 */
+    AMX_STEP = 32,           /* k of a register */
+    AMX_X = 128,             /* rows of x in a piece of work */
+    AMX_UNIT = 32,           /* rows of w: two tiles */
+    AMX_W_STEPS = 16,        /* of a unit before the next rows of x: 32 KB of weights stay in L1 */
     AMX_X_BYTES = 256 << 10, /* of a thread's scratch for x; the rest is for sums */
     AMX_X_BYTES_LEAST = (AMX_X / AMX_ROWS) * 1024,
     AMX_SUM_BYTES_LEAST = 2 * (AMX_X / AMX_ROWS) * 1024
@@ -95,9 +95,8 @@ static void AT(amx_lay_out_rows)(const LinearArgs *a, const AmxPiece *p, int64_t
 
 /* Registers 0 to 3 += `steps` steps of two tiles of w, whose rows are w_stride bytes apart, and one tile of x or two. Of every
  * step `lines` lines of memory are prefetched from `next` on, stride bytes apart. */
-ALWAYS_INLINE void AT(amx_steps)(bool both, const char *const *w, int64_t w_stride, const char *left,
-                                 const char *right, int64_t wide, int64_t steps, const char *next, int64_t stride,
-                                 int64_t lines)
+ALWAYS_INLINE void AT(amx_steps)(bool both, const char *const *w, int64_t w_stride, const char *left, const char *right,
+                                 int64_t wide, int64_t steps, const char *next, int64_t stride, int64_t lines)
 {
     for (int64_t s = 0; s < steps; s++) {
         for (int64_t i = 0; i < lines; i++)
@@ -161,9 +160,11 @@ static void AT(amx_unit)(const LinearArgs *a, const AmxPiece *p, int64_t unit, i
             amx_load(3, lower + (i + 1) * block, p->wide);
         }
         if (both)
-            AT(amx_steps)(true, w, stride, left, right, p->wide, whole - c0, next + i / 2 * lines * stride, stride, lines);
+            AT(amx_steps)
+            (true, w, stride, left, right, p->wide, whole - c0, next + i / 2 * lines * stride, stride, lines);
         else
-            AT(amx_steps)(false, w, stride, left, right, p->wide, whole - c0, next + i / 2 * lines * stride, stride, lines);
+            AT(amx_steps)
+            (false, w, stride, left, right, p->wide, whole - c0, next + i / 2 * lines * stride, stride, lines);
         left += (whole - c0) * block;
         right += (whole - c0) * block;
         if (whole < c1 && both)
@@ -215,7 +216,8 @@ static void AT(amx_finish)(const LinearArgs *a, const AmxPiece *p, int64_t unit,
 
 static void AT(amx_piece)(const LinearArgs *a, const AmxPiece *p, const AmxRoom *room)
 {
-    const int64_t block = 16 * p->wide, all = (a->K + AMX_STEP - 1) / AMX_STEP, most = room->x_bytes / (p->tiles * block);
+    const int64_t block = 16 * p->wide, all = (a->K + AMX_STEP - 1) / AMX_STEP,
+                  most = room->x_bytes / (p->tiles * block);
     const int64_t at_once = p->tiles > 2 ? AMX_W_STEPS : all, stride = a->K * 2;
     AmxShape shape = {.palette = 1};
 

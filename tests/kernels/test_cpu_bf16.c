@@ -151,7 +151,8 @@ static void check(const Form *f, const Case *c)
 /* Tiles, units and steps that are whole, one more, one less; K over several chunks of x. */
 static void shapes(void **state)
 {
-    static const int rows[] = {1, 2, 15, 16, 17, 33, 50, 65, 128, 129, 150}, outputs[] = {1, 15, 16, 17, 32, 33, 47, 70, 100};
+    static const int rows[] = {1, 2, 15, 16, 17, 33, 50, 65, 128, 129, 150},
+                     outputs[] = {1, 15, 16, 17, 32, 33, 47, 70, 100};
     static const int columns[] = {1, 2, 31, 32, 33, 64, 100, 512, 545};
 
     (void)state;
@@ -195,8 +196,9 @@ static void epilogues(void **state)
 /* Ties to even, the end of the range and what is no number, by rows of one element. */
 static void rounding(void **state)
 {
-    static const float numbers[] = {1.0f,   0x1.01p0f, 0x1.03p0f, 0x1.01p0f + 0x1p-23f, -0x1.01p0f, 3.4028235e38f, -3.4e38f,
-                                    0.0f,   0x1p-120f, NAN,       INFINITY,            -INFINITY,  0x1.fffffep0f};
+    static const float numbers[] = {
+        1.0f, 0x1.01p0f, 0x1.03p0f, 0x1.01p0f + 0x1p-23f, -0x1.01p0f, 3.4028235e38f, -3.4e38f, 0.0f, 0x1p-120f,
+        NAN,  INFINITY,  -INFINITY, 0x1.fffffep0f};
     enum { N = sizeof numbers / sizeof *numbers };
 
     (void)state;
