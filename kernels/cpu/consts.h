@@ -216,18 +216,18 @@ enum {
 };
 
 enum {
-    HEAD_LINEAR_H,
-    HEAD_LINEAR_N,
-    HEAD_LINEAR_K,
-    HEAD_LINEAR_W,
-};
-
-enum {
     LINEAR_BF16_N,
     LINEAR_BF16_K,
     LINEAR_BF16_ROWS_S,
     LINEAR_BF16_KIND,
     LINEAR_BF16_GLU,
+};
+
+enum {
+    HEAD_LINEAR_H,
+    HEAD_LINEAR_N,
+    HEAD_LINEAR_K,
+    HEAD_LINEAR_W,
 };
 
 enum {

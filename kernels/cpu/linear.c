@@ -28,7 +28,7 @@
 //@ matmul  yes
 
 //@ kernel  linear_bf16
-//@ rank    125
+//@ rank    122
 //@ args    x[M,K] w[N,K]:bf16 b[N]:fp32 r[M,N] -> y
 //@ match   y = linear(x, w, b?)         | KIND=0 GLU=0
 //@ match   y = add(linear(x, w, b?), r) | KIND=0 GLU=0

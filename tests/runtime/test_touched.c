@@ -325,6 +325,10 @@ static const struct {
      "-D limits.sequences=3 -D limits.context=48 -D limits.tokens=16 -D precision.weights=int4 -D precision.group=32",
      0},
     {"models/tiny-llama", "-D limits.sequences=3 -D limits.context=48 -D limits.tokens=16 -D precision.kv=int8", 0},
+    {"models/tiny-llama",
+     "-D limits.sequences=3 -D limits.context=48 -D limits.tokens=16 -D precision.weights=bf16 -D "
+     "precision.compute=bf16",
+     0},
     {"models/tiny-mistral",
      "-D limits.sequences=6 -D limits.context=48 -D limits.tokens=16 -D decode.width=3 -D precision.kv=fp8", 3},
     {"models/tiny-bert", "-D limits.sequences=4 -D limits.context=32 -D limits.tokens=32", 0},
