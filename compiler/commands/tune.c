@@ -76,7 +76,7 @@ typedef struct Tuner {
     int64_t last_bucket;
     double begin, end; /* of the time, in seconds */
     ProgressLine progress;
-    char line[100]; /* what it says */
+    char line[100];  /* what it says */
     uint64_t spills; /* bytes that the untuned model's kernels spill, and what no candidate may exceed */
     bool unwritten;  /* the file could not be written */
     bool broken;     /* a kernel has failed, and the GPU runs nothing of this process any more */
