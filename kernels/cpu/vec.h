@@ -97,7 +97,9 @@ ALWAYS_INLINE Vf vround(Vf x)
 {
     const Vu u = (Vu)x, up = u + 0x7fff + (u >> 16 & 1);
 
-    return (Vf)((Vu)vselect(x == x, (Vf)up, (Vf)(u | 0x400000)) & 0xffff0000); /* NaN stays NaN */
+    const Vi number = (u & 0x7fffffff) <= 0x7f800000; /* NaN stays NaN */
+
+    return (Vf)((Vu)vselect(number, (Vf)up, (Vf)(u | 0x400000)) & 0xffff0000);
 }
 
 /* bf16 and fp16 bits to fp32. */
