@@ -10,7 +10,7 @@
 // started exchange n, so they have ended exchange n - 1 and cleared its buffer.
 //
 // GPUs of several processes do not reach each other's memory. There NCCL has brought what all ranks send, as x has it, into
-// the first buffer before the kernel begins (peers->gathered). Nothing is sent, no word is a flag and none is cleared.
+// the first buffer before the kernel begins (peers->reserved). Nothing is sent, no word is a flag and none is cleared.
 //
 // A wait ends after peers->timeout_ms, or when the host says `stop`. From then on the rank waits for nobody, sends nothing,
 // and takes zeros for what has not arrived. The host looks at the report before it takes a token.
@@ -56,7 +56,7 @@ template <int RANKS> struct Exchange {
             base[r] = peers->exchange[r];
         share = peers->bytes / RANKS;
         rank = peers->rank;
-        gathered = peers->gathered != 0;
+        gathered = peers->reserved != 0;
     }
     // After the wait for the previous kernel.
     DEVICE void begin()

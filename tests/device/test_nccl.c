@@ -175,7 +175,7 @@ static void parts_come_before_their_kernel(void **state)
     const FtxPeers peers = told(&p);
     assert_int_equal(peers.rank, 0);
     assert_int_equal(peers.ranks, 2);
-    assert_int_equal(peers.gathered, 1);
+    assert_int_equal(peers.reserved, 1);
     assert_int_equal(peers.bytes, EXCHANGE);
     assert_int_equal(peers.exchange[0], peers.exchange[1]);
     assert_true(fake_holds(peers.exchange[0], sizeof(FtxExchange) + 3 * EXCHANGE));

@@ -174,7 +174,7 @@ static char *values(size_t n, DType type, const char *name)
     return p;
 }
 
-static int by_nccl; /* FtxPeers.gathered of what is made */
+static int by_nccl; /* FtxPeers.reserved of what is made */
 
 static void make(Ranks *s, const Case *c, int timeout_ms)
 {
@@ -183,7 +183,7 @@ static void make(Ranks *s, const Case *c, int timeout_ms)
     const size_t width = (size_t)(c->gathered ? c->gathered : c->columns);
     const size_t y_bytes = ((size_t)c->rows * width * dtype_size(c->y) + 15) / 16 * 16;
     FtxStep *step = simt_alloc(sizeof *step * CALLS, "step");
-    FtxPeers peers = {.ranks = c->ranks, .timeout_ms = timeout_ms, .gathered = by_nccl};
+    FtxPeers peers = {.ranks = c->ranks, .timeout_ms = timeout_ms, .reserved = by_nccl};
 
     s->share = (x_bytes + 255) / 256 * 256;
     peers.bytes = s->share * (size_t)c->ranks;

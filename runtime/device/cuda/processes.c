@@ -256,7 +256,7 @@ static FtxStatus open_ranks(Session *s, FtxError *err)
 FtxStatus cuda_session_join_links(Session *s, Links *l, FtxError *err)
 {
     const Device *d = s->device;
-    FtxPeers peers = {.rank = links_rank(l), .ranks = links_ranks(l), .bytes = d->plan->head->exchange, .gathered = 1};
+    FtxPeers peers = {.rank = links_rank(l), .ranks = links_ranks(l), .bytes = d->plan->head->exchange, .reserved = 1};
     CUdeviceptr report = 0;
     FtxStatus status;
 
