@@ -386,16 +386,20 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
         return true;
     case OP_EXPERT_LINEAR:
     case OP_EXPERT_SUM: return infer_experts(q, out);
-    case OP_HEAD_LINEAR:
+    case OP_HEAD_LINEAR: {
         if (!want_heads(q, 0) || !want_weight(q, 1) || !want_rank(q, 1, 2))
             return false;
-        if (size(shape_of(q, 1), 1) != size(x, 2) || size(shape_of(q, 1), 0) % size(x, 1))
+
+        const int64_t heads = size(x, 1), rows = size(shape_of(q, 1), 0);
+
+        if (heads < 1 || size(shape_of(q, 1), 1) != size(x, 2) || rows % heads)
             return diag_error(q->d, q->loc,
                               "head_linear: x is %s, w is %s: columns of w must be elements of a head, and "
                               "heads divide its rows",
                               text_of(q, 0), text_of(q, 1));
-        *out = ir_shape(3, x.dim[0], x.dim[1], ir_const(size(shape_of(q, 1), 0) / size(x, 1)));
+        *out = ir_shape(3, x.dim[0], x.dim[1], ir_const(rows / heads));
         return true;
+    }
     case OP_SPLIT_HEADS:
         if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_range(q, "heads", 1, 1 << 20))
             return false;

@@ -161,10 +161,9 @@ static void AT(amx_unit)(const LinearArgs *a, const AmxPiece *p, int64_t unit, i
         }
         if (both)
             AT(amx_steps)
-            (true, w, stride, left, right, p->wide, whole - c0, next + i / 2 * lines * stride, stride, lines);
-        else
-            AT(amx_steps)
-            (false, w, stride, left, right, p->wide, whole - c0, next + i / 2 * lines * stride, stride, lines);
+        (true, w, stride, left, right, p->wide, whole - c0, next + i / 2 * lines * stride, stride, lines);
+        else AT(amx_steps)(false, w, stride, left, right, p->wide, whole - c0, next + i / 2 * lines * stride, stride,
+                           lines);
         left += (whole - c0) * block;
         right += (whole - c0) * block;
         if (whole < c1 && both)

@@ -13,8 +13,9 @@ enum { FTX_MAX_RANKS = 8, FTX_EXCHANGES = 3 };
 typedef struct FtxPeers { /* 128 bytes */
     int rank, ranks;
     int timeout_ms; /* of a wait for another rank; 0: no limit */
-    int reserved; /* "gathered". GPUs of several processes, 1: what all ranks bring to an exchange stands in the first buffer of $exchange,
-                     * as x has it, before the kernel begins: NCCL has brought it, and the kernel sends nothing */
+    /* "gathered". GPUs of several processes, 1: what all ranks bring to an exchange stands in the first buffer of $exchange, as
+     * x has it, before the kernel begins: NCCL has brought it, and the kernel sends nothing. */
+    int reserved;
     unsigned long long bytes;                   /* of one buffer of $exchange */
     unsigned long long exchange[FTX_MAX_RANKS]; /* addresses of $exchange of all ranks, as this device reaches them */
     unsigned long long report;                  /* GPUs: the address of the rank's FtxReport; 0: none */
