@@ -245,7 +245,7 @@ for part in "$@"; do
                     "$FTXC" run "$out/$model-$type-$n.ftx" --device cuda -q --ids "$ids" --greedy -n 30 --ignore-eos \
                         >"$out/ranks.$n" || failed=1
                 done
-                cmp "$out/ranks.1" "$out/ranks.2" && echo "== $model $type: the same tokens" || failed=1
+                [ -s "$out/ranks.1" ] && cmp "$out/ranks.1" "$out/ranks.2" && echo "== $model $type: the same tokens" || failed=1
             done
         done
         FTX_PEER_TIMEOUT=2 "$build/tests/gpu/ranks_check" "$out/tiny-llama-fp32-2.ftx" || failed=1
