@@ -202,6 +202,7 @@ static void pages_are_kept(void **state)
     static char before[PAGES * PAGE];
     CachePart p, q;
     Device *d;
+    int pinned;
     Session *s;
     FtxError err;
     char *kv;
@@ -214,6 +215,7 @@ static void pages_are_kept(void **state)
     w->t.head.named[FTX_NAMED_k] = 0;
     w->t.head.named[FTX_NAMED_v] = keys;
     d = open_device(w);
+    pinned = fake.pinned;
     s = open_session(d, PAGES * (keys + values), PAGES);
     must(device_cuda.keep_open(s, KEPT, &err), &err);
     must(device_cuda.run(s, STEP_16, 3, 2, 1, NULL), NULL);
@@ -234,7 +236,9 @@ static void pages_are_kept(void **state)
     assert_int_equal(device_cuda.keep(s, KEPT, 0, false, &err), FTX_EINVAL);
     assert_int_equal(device_cuda.keep(s, 0, PAGES, true, &err), FTX_EINVAL);
     assert_string_equal(err.text, "page 8 of 8, page 0 of 3 outside of the cache");
-    close_both(w, d, s);
+    device_cuda.session_close(s);
+    assert_int_equal(fake.pinned, pinned);
+    close_both(w, d, NULL);
 }
 
 int main(void)
