@@ -7,15 +7,19 @@
 //   append   the joined q, k, v projection with RoPE; k and v go to the KV cache
 //   head     logits of the last token of up to 8 sequences. Where a sampler or a beam search reads them, it also writes
 //            segments (body/segments.cuh), so that the row is not read again
+//   sum      the sum of the result over the ranks of a tensor-parallel model (linear_sum.cuh)
 //@ kernel  linear
 //@ variant plain  | APPEND=0 LAST=0 SEGMENTS=0 KEPT_BYTES=0
 //@ variant append | APPEND=1 LAST=0 SEGMENTS=0 KEPT_BYTES=0 ROWS_S=0 ACT=0 GLU=0 RES=0 THREADS=320
 //@ variant head   | APPEND=0 LAST=1 ROWS_S=1 ACT=0 GLU=0 RES=0 THREADS=320
+//@ variant sum    | APPEND=0 LAST=0 SEGMENTS=0 KEPT_BYTES=0 ACT=0 GLU=0 NORM=0 EPS=0 THREADS=320
 //@ plain:  rank 190
 //@ append: rank 200
 //@ head:   rank 250
+//@ sum:    rank 188
 //@ plain, append: args x[M,K] w[N,K] g:fp32 c:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
 //@ head:   args  $params x[T,K] w[N,K] g:fp32 c:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N] $segments
+//@ sum:    args  x[M,K] w[N,K] b[N]:fp32 r[M,N]:type(y) $peers $exchange $step -> y[M,N]
 //@ plain:  match y = linear(x, w, b?)                            | NORM=0 EPS=0 ACT=0 GLU=0 RES=0
 //@ plain:  match y = act(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=act.kind GLU=0 RES=0
 //@ plain:  match y = glu(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=glu.kind GLU=1 RES=0
@@ -34,8 +38,11 @@
 //@ head:   match y = linear(rmsnorm(select_last(x), g), w, b?)   | NORM=1 EPS=rmsnorm.eps
 //@ head:   match y = linear(layernorm(select_last(x), g, c), w, b?)   | NORM=2 EPS=layernorm.eps
 //@ head:   match y = linear(select_last(x), w, b?)               | NORM=0 EPS=0
+//@ sum:    match y = all_reduce(linear(x, w, b?))                | RES=0
+//@ sum:    match y = add(all_reduce(linear(x, w, b?)), r)        | RES=1
 //@ consts  X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  M: pow2(LAST ? min(T_MAX, S_MAX) : T_MAX)  BIAS: has(b)
 //@ plain:  consts ROWS_S: rows(x)
+//@ sum:    consts ROWS_S: rows(x)  RANKS: RANKS  RES: RES
 //@ append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
 //@ append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
 //@ append: fits sizeof(KV) > 1
@@ -70,15 +77,17 @@
 //@ needs   TMA
 //@ fits    sizeof(x) == 2 && X == W && K % 8 == 0 && (LAST || BUCKET > 0) && M <= 8
 //@ fits    RES < 2 || (N % 8 == 0 && N <= 2048)
+//@ sum:    fits RANKS > 1 && Y == X && N % 2 == 0
 //    Three slots behind x, wherever the ring begins.
 //@ fits    X_AT + M * X_ROW_BYTES + 128 + 3 * SLOT_BYTES <= BYTES
-//@ plain, append: launch grid min(SMS, ceil_div(N, 8))   block THREADS   smem BYTES
+//@ plain, append, sum: launch grid min(SMS, ceil_div(N, 8))   block THREADS   smem BYTES
 //@ head:   launch grid min(min(SMS, 192), ceil_div(N, 8))   block THREADS   smem BYTES
 //@ moves   2 * N * K
 //@ flops   2 * (LAST ? S : T) * N * K
 //@ matmul  yes
 //@ overlap yes
 #include "linear.cuh"
+//@ sum:    text #include "body/linear_sum.cuh"
 
 struct Config {
     using T = @X@;
@@ -87,6 +96,7 @@ struct Config {
     static constexpr int M = @M@, N = @N@, K = @K@;
     static constexpr int NORM = @NORM@, BIAS = @BIAS@, ACT = @ACT@, GLU = @GLU@, RES = @RES@, APPEND = @APPEND@;
 //@ append: text     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
+//@ sum:    text     static constexpr int RANKS = @RANKS@;
     static constexpr int ROWS_S = @ROWS_S@, LAST = @LAST@, SEGMENTS = @SEGMENTS@;
     static constexpr float EPS = @EPS@;
     static constexpr int IN_FLIGHT = @IN_FLIGHT@, CHUNK = @CHUNK@, TURNS = @TURNS@, X_ROW_BYTES = @X_ROW_BYTES@;
@@ -95,3 +105,4 @@ struct Config {
 extern "C" __global__ void __launch_bounds__(@THREADS@, @BLOCKS_PER_SM@)
 //@ plain, append: text @NAME@(const LinearArgs a) { linear<Config>(a); }
 //@ head:   text @NAME@(const LinearHeadArgs a) { linear<Config>(a); }
+//@ sum:    text @NAME@(const LinearSumArgs a) { linear_sum<Config>(a); }

@@ -3,6 +3,7 @@
 //   FtxExchange of a rank       three buffers, exchange n uses buffer n % 3; a buffer has a share for each rank
 //   send     rank s stores vector v into share s of every other rank's buffer
 //   receive  a rank polls its own memory until vector v of share s is there, and stores zeros in its place
+//   words    4 bytes in place of 16, for kernels whose threads have finished no more; the rank sends to itself, too
 //
 // A zero word says "not there". So a word is sent XOR -0.0 (for 16 bits a pair of them), and -0.0 itself, which would
 // become zero, is sent as +0.0. Each 4 bytes carry their own flag: it does not matter in which parts and in which order the
@@ -35,6 +36,9 @@ template <class T> DEVICE uint4_ from_wire(uint4_ v)
     return uint4_{v.x ^ Wire<T>::FLIP, v.y ^ Wire<T>::FLIP, v.z ^ Wire<T>::FLIP, v.w ^ Wire<T>::FLIP};
 }
 DEVICE bool has_arrived(uint4_ v) { return v.x && v.y && v.z && v.w; }
+DEVICE bool has_arrived(u32 v) { return v != 0; }
+DEVICE void poll_peer(const char *from, uint4_ &v) { v = load_peer(from); }
+DEVICE void poll_peer(const char *from, u32 &v) { v = load_peer_word(from); }
 
 // What a thread knows of the running exchange.
 template <int RANKS> struct Exchange {
@@ -74,6 +78,17 @@ template <int RANKS> struct Exchange {
             store_system(&own->count, count + 1);
         }
     }
+    // The same where an exchange by NCCL takes two launches: the first prepares what NCCL brings to the others.
+    DEVICE void turn(bool second) const
+    {
+        block_sync();
+        if (threadIdx.x == 0 && atomic_add_relaxed(&own->arrived, 1) == gridDim.x - 1) {
+            store_system(&own->arrived, 0);
+            store_system(&own->reserved[0], !second);
+            if (second)
+                store_system(&own->count, count + 1);
+        }
+    }
     DEVICE void send(i64 v, uint4_ word) const
     {
 #pragma unroll
@@ -101,8 +116,34 @@ template <int RANKS> struct Exchange {
             if (r == rank)
                 continue;
             if (!has_arrived(all[r]))
-                all[r] = wait(from + r * share, r);
+                all[r] = wait<uint4_>(from + r * share, r);
             store_peer(from + r * share, uint4_{0, 0, 0, 0});
+        }
+    }
+    // Word w of this rank's part, two numbers of type T, to all ranks and into its own share.
+    template <class T> DEVICE void send_word(i64 w, u32 word) const
+    {
+        const u64 to = at + (u64)rank * share + w * 4;
+        if (gathered)
+            store_system((u32 *)((char *)own + to), word);
+#pragma unroll
+        for (int r = 0; r < RANKS; r++)
+            if (!stopped)
+                store_peer_word((char *)base[r] + to, wire_word<T>(word));
+    }
+    // Word w of every rank.
+    template <class T> DEVICE void receive_word(i64 w, u32 (&all)[RANKS])
+    {
+        char *from = (char *)own + at + w * 4;
+#pragma unroll
+        for (int r = 0; r < RANKS; r++)
+            all[r] = load_peer_word(from + r * share);
+#pragma unroll
+        for (int r = 0; r < RANKS && !gathered; r++) {
+            if (!has_arrived(all[r]))
+                all[r] = wait<u32>(from + r * share, r);
+            store_peer_word(from + r * share, 0);
+            all[r] ^= Wire<T>::FLIP;
         }
     }
     // Vector v of one other rank.
@@ -111,20 +152,21 @@ template <int RANKS> struct Exchange {
         char *from = (char *)own + at + r * share + v * 16;
         uint4_ word = load_peer(from);
         if (!has_arrived(word))
-            word = wait(from, r);
+            word = wait<uint4_>(from, r);
         store_peer(from, uint4_{0, 0, 0, 0});
         return word;
     }
 
 private:
-    // Polls for a vector of rank r.
-    DEVICE uint4_ wait(const char *from, int r)
+    // Polls for a vector or a word of rank r.
+    template <class W> DEVICE W wait(const char *from, int r)
     {
         const u64 limit = (u64)(u32)peers->timeout_ms * 1000000;
         FtxReport *report = (FtxReport *)peers->report;
         u64 since = 0;
         for (u32 polls = 1; !stopped; polls++) {
-            const uint4_ v = load_peer(from);
+            W v;
+            poll_peer(from, v);
             if (has_arrived(v))
                 return v;
             if (polls % 64)
@@ -136,7 +178,7 @@ private:
             else if (limit && now - since > limit && stop())
                 blame(r, report);
         }
-        return uint4_{0, 0, 0, 0};
+        return W{};
     }
     // True for the first thread that stops the rank.
     DEVICE bool stop()

@@ -16,7 +16,15 @@ DEVICE uint4_ load_peer(const void *p)
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
     return v;
 }
-// The same for one word that the host writes, too.
+// The same for 4 bytes.
+DEVICE void store_peer_word(void *p, u32 v) { asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory"); }
+DEVICE u32 load_peer_word(const void *p)
+{
+    u32 v;
+    asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+// One word that the host writes, too.
 DEVICE u32 load_system(const u32 *p)
 {
     u32 v;

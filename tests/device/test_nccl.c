@@ -90,11 +90,11 @@ static void be_rank_1(const World *w)
 
 static unsigned long fail_later; /* fake_nccl.fail_at of rank 0 alone */
 
-static void begin(Pair *p)
+static void begin_with(Pair *p, World *w)
 {
     uint32_t pages;
 
-    *p = (Pair){.w = world_of_ranks()};
+    *p = (Pair){.w = w};
     set_master();
     p->rank_1 = fork();
     assert_true(p->rank_1 >= 0);
@@ -104,6 +104,11 @@ static void begin(Pair *p)
     p->status = device_group_cuda.open(&p->w->t.artifact, &p->w->t.plan, &options, &p->d, &p->err);
     if (!p->status)
         p->status = device_group_cuda.session_open(p->d, 0, &p->s, &pages, &p->err);
+}
+
+static void begin(Pair *p)
+{
+    begin_with(p, world_of_ranks());
 }
 
 static void must_begin(Pair *p)
@@ -190,6 +195,40 @@ static void parts_come_before_their_kernel(void **state)
     must(device_group_cuda.wait(p.s, &err), &err);
     must(device_group_cuda.check(p.s, &err), &err);
     expect_exchange(&p, last_runs(5), "embed__x", 3 * GATHERED * 4, false);
+    assert_int_equal(end(&p), 0);
+}
+
+/* `linear` makes its part itself, in the rank's own part of $exchange: the kernel, the exchange, the kernel again. */
+static void two_launches(void **state)
+{
+    static const int64_t sum[] = {DT_BF16, DT_BF16, DT_BF16, C, 3, 1, 0, 0};
+    World *w = world_of_ranks();
+    FtxError err = {0};
+    Pair p;
+
+    (void)state;
+    memcpy(w->t.consts + FTX_MM_CONSTS + 10, sum, sizeof sum);
+    w->t.kernels[LINEAR].family = STR_LINEAR_SUM;
+    w->t.kernels[LINEAR].first_const = FTX_MM_CONSTS + 10;
+    w->t.kernels[LINEAR].n_consts = 8;
+    for (uint32_t i = 0; i < w->t.n_launches; i++)
+        if (w->t.launches[i].kernel == LINEAR) /* what it reads is in no space that is sent */
+            w->t.operands[w->t.launches[i].first_operand].space = FTX_SPACE_WEIGHTS;
+    begin_with(&p, w);
+    must(p.status, &p.err);
+    memset(device_group_cuda.io(p.s), 0, 1024);
+    must(step(&p, STEP_16, 2, 1, &err), &err);
+    must(device_group_cuda.wait(p.s, &err), &err);
+    const FakeLaunch *l = last_runs(5);
+    static const char *const kernels[] = {"linear__x", "nccl_send", "nccl_recv", "linear__x"};
+    for (int i = 0; i < 4; i++) {
+        assert_string_equal(l[i].kernel, kernels[i]);
+        assert_false(l[i].overlap);
+    }
+    assert_int_equal(l[1].param[0], told(&p).exchange[0] + sizeof(FtxExchange));
+    assert_int_equal(l[1].param[1], 16 * C * 2);
+    assert_int_equal(l[2].param[0], told(&p).exchange[0] + sizeof(FtxExchange) + SHARE);
+    assert_int_equal(l[0].param[0], l[3].param[0]);
     assert_int_equal(end(&p), 0);
 }
 
@@ -385,7 +424,7 @@ static void plans_that_are_refused(void **state)
 
     (void)state;
     w->t.kernels[LINEAR].family = STR_GATHER_LOGITS;
-    expect_refused(w, FTX_ENODEVICE, "all_reduce and all_gather alone");
+    expect_refused(w, FTX_ENODEVICE, "all_reduce, all_gather and linear_sum alone");
     w = world_of_ranks();
     w->t.kernels[LINEAR].n_consts = 4;
     expect_refused(w, FTX_EFORMAT, "has 4 constants, not 5");
@@ -411,6 +450,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(parts_come_before_their_kernel, reset),
+        cmocka_unit_test_setup(two_launches, reset),
         cmocka_unit_test_setup(an_engine_after_another, reset),
         cmocka_unit_test_setup(each_call_of_nccl_may_fail, reset),
         cmocka_unit_test_setup(a_rank_that_nccl_does_not_meet, reset),

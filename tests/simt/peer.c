@@ -1,6 +1,6 @@
-/* peer.c - stores to memory that several GPUs share: 16 bytes arrive in two halves, late and in any order.
+/* peer.c - stores to memory that several GPUs share: 16 bytes arrive in two halves, late and in any order; 4 at once.
  *
- * A half arrives a random number of scheduling steps after its store, but no half overtakes an earlier one of the same
+ * A half (or a word) arrives a random number of scheduling steps after its store, but no half overtakes an earlier one of the same
  * block to the same address. All stores of a block have arrived when it fences at system scope, and those of a launch
  * when it ends. */
 #include "device/host.h"
@@ -9,6 +9,7 @@
 typedef struct Half {
     char *to;
     char bytes[8];
+    size_t size; /* 4 or 8 */
     const Block *from;
     uint64_t due; /* the scheduling step at which it arrives */
 } Half;
@@ -20,7 +21,7 @@ static uint64_t clock_reads;
 
 static void arrive(unsigned i)
 {
-    memcpy(halves[i].to, halves[i].bytes, sizeof halves[i].bytes);
+    memcpy(halves[i].to, halves[i].bytes, halves[i].size);
     memmove(halves + i, halves + i + 1, (n_halves - i - 1) * sizeof *halves);
     n_halves--;
     run.polls = 0;
@@ -70,22 +71,45 @@ void peer_reset(void)
     clock_reads = 0;
 }
 
-void simt_peer_store(void *p, const void *v)
+/* Pieces of `size` bytes each. */
+static void store_late(char *p, const char *v, unsigned pieces, size_t size, const void *pc)
 {
-    run_pause();
-    memory_access(p, 16, A_ATOMIC | A_WRITE | A_ALIGNED, PC());
-    if (n_halves + 2 > MAX_HALVES)
+    memory_access(p, pieces * size, A_ATOMIC | A_WRITE | A_ALIGNED, pc);
+    if (n_halves + pieces > MAX_HALVES)
         run_abort();
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < pieces; i++) {
         Half *h = &halves[n_halves++];
 
-        *h = (Half){.to = (char *)p + 8 * i,
+        *h = (Half){.to = p + size * i,
+                    .size = size,
                     .from = run.current->block,
                     .due = run.step + (run.schedule == SIMT_ROUND_ROBIN ? 1 : run_random(600))};
-        memcpy(h->bytes, (const char *)v + 8 * i, 8);
+        memcpy(h->bytes, v + size * i, size);
         if (n_halves == 1 || h->due < soonest)
             soonest = h->due;
     }
+}
+
+void simt_peer_store(void *p, const void *v)
+{
+    run_pause();
+    store_late(p, v, 2, 8, PC());
+}
+
+void simt_peer_store_word(void *p, unsigned v)
+{
+    run_pause();
+    store_late(p, (const char *)&v, 1, 4, PC());
+}
+
+unsigned simt_peer_load_word(const void *p)
+{
+    unsigned v;
+
+    run_yield(PC());
+    memory_access(p, 4, A_ATOMIC | A_ALIGNED, PC());
+    memcpy(&v, p, 4);
+    return v;
 }
 
 void simt_peer_load(const void *p, void *v)

@@ -27,11 +27,12 @@
 #ifdef FTX_HAVE_CUDA
 #include <stdatomic.h>
 
-/* A kernel of ranks, as the ranks of several processes need it: what a launch brings to the exchange is its first operand,
- * so many bytes for each live row. */
+/* A kernel of ranks, as the ranks of several processes need it: what a launch brings to the exchange, so many bytes for each
+ * live row, is its first operand; or the kernel makes it in the rank's own part of $exchange, and is launched twice. */
 typedef struct Brought {
     uint64_t row_bytes; /* 0: it exchanges nothing */
     bool rows_s;        /* rows are sequences, else tokens */
+    bool twice;
 } Brought;
 
 struct Device {
@@ -155,10 +156,10 @@ FtxStatus cuda_session_join(Session *s, int rank, int ranks, Session *const *all
 void cuda_session_stop(Session *s);
 FtxStatus cuda_session_peers(Session *s, FtxError *err); /* what went wrong between the ranks, if anything did */
 
-/* processes.c. cuda_exchange enqueues what a launch brings to the other ranks, before the launch; cuda_exchanges:
- * whether there is something. cuda_ranks_over: whether a wait that has taken so many seconds is given up. */
+/* processes.c. cuda_exchange enqueues what a launch brings to the other ranks, before the launch or between the two;
+ * cuda_exchanges: what it brings, NULL: nothing. cuda_ranks_over: whether a wait that has taken so many seconds is given up. */
 FtxStatus cuda_exchange_find(Device *d, FtxError *err);
-bool cuda_exchanges(const Session *s, const FtxLaunch *l);
+const Brought *cuda_exchanges(const Session *s, const FtxLaunch *l);
 FtxStatus cuda_exchange(Session *s, const FtxLaunch *l, int T, int S, FtxError *err);
 FtxStatus cuda_session_join_links(Session *s, Links *l, FtxError *err);
 bool cuda_ranks_over(Session *s, double waited);

@@ -2,6 +2,7 @@
  *
  *   one process        all_reduce(x)     stores into the memory of the other GPUs (peers.c)
  *   several processes  NCCL: x of each rank into $exchange of all, then the same kernel, which finds all parts there
+ *   linear_sum         makes its part itself: the kernel, NCCL, the same kernel once more
  *
  * So the sums have the bits of one process. NCCL does not say which rank is late, and its kernels wait for ever. The host
  * does: while it waits for the stream it looks whether a process has ended (link.h), what NCCL says, and whether the count of
@@ -17,8 +18,14 @@
 
 static const double check_s = 1e-3, probe_s = 50e-3; /* how often NCCL is asked, and the count read */
 
-/* Constants of the kernels' contracts (templates/all_reduce.cu, all_gather.cu). */
-enum { REDUCE_X = 0, REDUCE_C = 2, REDUCE_ROWS_S = 4, GATHER_X = 0, GATHER_C = 1, GATHER_ROWS_S = 4, CONSTS = 5 };
+/* Kernels of ranks, and the constants of their contracts (templates/all_reduce.cu, all_gather.cu, linear.cu): type and number
+ * of what a row brings, and whether rows are sequences. */
+static const struct {
+    const char *family;
+    uint32_t type, columns, rows_s;
+    bool twice;
+} kinds[] = {{"all_reduce", 0, 2, 4, false}, {"all_gather", 0, 1, 4, false}, {"linear_sum", 2, 3, 7, true}};
+enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static CUdeviceptr exchange_at(const Session *s)
 {
@@ -50,30 +57,32 @@ static FtxStatus read_kernel(Device *d, uint32_t kernel, FtxError *err)
 {
     const FtxKernel *k = &d->plan->kernels[kernel];
     const int64_t *c = &d->plan->consts[k->first_const];
-    const char *family = artifact_string(d->artifact, k->family);
-    const bool reduces = strcmp(family, "all_reduce") == 0;
+    size_t i = 0;
 
-    if (!reduces && strcmp(family, "all_gather") != 0)
-        return ftx_fail(err, FTX_ENODEVICE,
-                        "%s: GPUs of several processes have all_reduce and all_gather alone: compile with a tuning "
-                        "file that avoids this kernel",
-                        cuda_kernel_name(d, kernel));
-    if (k->n_consts < CONSTS || k->kind != FTX_KERNEL_CUDA)
-        return ftx_fail(err, FTX_EFORMAT, "%s has %u constants, not %d", cuda_kernel_name(d, kernel), k->n_consts,
-                        CONSTS);
+    while (i < KINDS && strcmp(artifact_string(d->artifact, k->family), kinds[i].family) != 0)
+        i++;
+    if (i == KINDS)
+        return ftx_fail(
+            err, FTX_ENODEVICE,
+            "%s: GPUs of several processes have all_reduce, all_gather and linear_sum alone: compile with a "
+            "tuning file that avoids this kernel",
+            cuda_kernel_name(d, kernel));
+    if (k->n_consts <= kinds[i].rows_s || k->kind != FTX_KERNEL_CUDA)
+        return ftx_fail(err, FTX_EFORMAT, "%s has %u constants, not %u", cuda_kernel_name(d, kernel), k->n_consts,
+                        kinds[i].rows_s + 1);
 
-    const int64_t type = c[reduces ? REDUCE_X : GATHER_X], columns = c[reduces ? REDUCE_C : GATHER_C];
+    const int64_t type = c[kinds[i].type], columns = c[kinds[i].columns];
     const size_t element = type == DT_FP32 || type == DT_FP16 || type == DT_BF16 ? dtype_size((DType)type) : 0;
 
     if (!element || columns < 1 || columns > INT32_MAX || columns * (int64_t)element % 4)
         return ftx_fail(err, FTX_ENODEVICE, "%s: GPUs of several processes exchange rows of whole words of 4 bytes",
                         cuda_kernel_name(d, kernel));
     d->brought[kernel] =
-        (Brought){.row_bytes = (uint64_t)columns * element, .rows_s = c[reduces ? REDUCE_ROWS_S : GATHER_ROWS_S] != 0};
+        (Brought){.row_bytes = (uint64_t)columns * element, .rows_s = c[kinds[i].rows_s] != 0, .twice = kinds[i].twice};
     return FTX_OK;
 }
 
-/* The bytes that a launch brings lie in the space of its first operand, and fit into $exchange. */
+/* The bytes that a launch brings fit into $exchange, and lie in the space of its first operand. */
 static FtxStatus check_launch(const Device *d, const FtxProgram *p, const FtxLaunch *l, FtxError *err)
 {
     const FtxPlan *head = d->plan->head;
@@ -82,8 +91,8 @@ static FtxStatus check_launch(const Device *d, const FtxProgram *p, const FtxLau
     const uint64_t bytes = (uint64_t)cuda_most_rows(d, p, b->rows_s) * b->row_bytes;
     const uint64_t room = x->space < FTX_SPACE_COUNT ? head->space_bytes[x->space] : 0;
 
-    if (bytes <= share_of(d) && (x->space == FTX_SPACE_WORK || x->space == FTX_SPACE_STATE) && !x->tile_rows &&
-        x->offset <= room && bytes <= room - x->offset)
+    if (bytes <= share_of(d) && (b->twice || ((x->space == FTX_SPACE_WORK || x->space == FTX_SPACE_STATE) &&
+                                              !x->tile_rows && x->offset <= room && bytes <= room - x->offset)))
         return FTX_OK;
     return ftx_fail(err, FTX_EFORMAT, "%s brings %llu bytes to an exchange: there are not so many, or no room for them",
                     cuda_launch_label(d, (uint32_t)(l - d->plan->launches)), (unsigned long long)bytes);
@@ -111,19 +120,22 @@ FtxStatus cuda_exchange_find(Device *d, FtxError *err)
     return s;
 }
 
-bool cuda_exchanges(const Session *s, const FtxLaunch *l)
+const Brought *cuda_exchanges(const Session *s, const FtxLaunch *l)
 {
-    return s->nccl && s->device->brought[l->kernel].row_bytes;
+    const Brought *b = s->nccl ? &s->device->brought[l->kernel] : NULL;
+
+    return b && b->row_bytes ? b : NULL;
 }
 
 FtxStatus cuda_exchange(Session *s, const FtxLaunch *l, int T, int S, FtxError *err)
 {
     const Brought *b = &s->device->brought[l->kernel];
+    const CUdeviceptr parts = exchange_at(s) + sizeof(FtxExchange);
+    const uint64_t share = share_of(s->device), bytes = (uint64_t)(b->rows_s ? S : T) * b->row_bytes;
+    const CUdeviceptr own = b->twice ? parts + (uint64_t)s->rank * share : s->arg[l->first_operand];
 
-    return ftx_context(err,
-                       nccl_exchange(s->nccl, s->arg[l->first_operand], (uint64_t)(b->rows_s ? S : T) * b->row_bytes,
-                                     exchange_at(s) + sizeof(FtxExchange), share_of(s->device), s->stream, err),
-                       "launching %s", cuda_launch_label(s->device, (uint32_t)(l - s->device->plan->launches)));
+    return ftx_context(err, nccl_exchange(s->nccl, own, bytes, parts, share, s->stream, err), "launching %s",
+                       cuda_launch_label(s->device, (uint32_t)(l - s->device->plan->launches)));
 }
 
 /* --- what goes wrong ------------------------------------------------------------------------------------ */

@@ -88,13 +88,15 @@ static FtxStatus launch_matmul(Session *s, const FtxLaunch *l, int T, int S, Ftx
 static FtxStatus launch_one(Session *s, uint32_t launch, bool first, int T, int S, FtxError *err)
 {
     const FtxLaunch *l = &s->device->plan->launches[launch];
-    const bool exchanges = cuda_exchanges(s, l);
-    FtxStatus status = exchanges ? cuda_exchange(s, l, T, S, err) : FTX_OK;
+    const Brought *exchanges = cuda_exchanges(s, l);
+    FtxStatus status = exchanges && exchanges->twice ? launch_kernel(s, l, true, err) : FTX_OK;
 
+    if (exchanges && !status)
+        status = cuda_exchange(s, l, T, S, err);
     if (!status && s->device->matmul[launch])
         status = launch_matmul(s, l, T, S, err);
     else if (!status) /* NCCL's kernels do not trigger their dependents */
-        status = launch_kernel(s, l, first || exchanges || cuda_timeline_by_events(s), err);
+        status = launch_kernel(s, l, first || exchanges != NULL || cuda_timeline_by_events(s), err);
     return status || !s->timeline ? status : cuda_timeline_launch(s, launch, err);
 }
 

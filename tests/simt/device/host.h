@@ -76,6 +76,8 @@ void simt_launch_dependents(void);
 /* Memory that several GPUs write: stores of 16 bytes, loads, nanoseconds. */
 void simt_peer_store(void *p, const void *v);
 void simt_peer_load(const void *p, void *v);
+void simt_peer_store_word(void *p, unsigned v);
+unsigned simt_peer_load_word(const void *p);
 unsigned long long simt_clock(void);
 
 void simt_wgmma(int bf16, unsigned n, float *d, const unsigned *a, unsigned long long b);
