@@ -158,12 +158,15 @@ template <int RANKS> struct Exchange {
     }
 
 private:
-    // Polls for a vector or a word of rank r.
+    // Polls for a vector or a word of rank r. What the host says is read over PCIe, some 30 million times a second at most: all
+    // threads of a GPU at once would wait a millisecond for it, and the other ranks for them. So a thread reads it once in
+    // 64 turns of a millisecond, its neighbour in the next turn.
     template <class W> DEVICE W wait(const char *from, int r)
     {
         const u64 limit = (u64)(u32)peers->timeout_ms * 1000000;
         FtxReport *report = (FtxReport *)peers->report;
         u64 since = 0;
+        u32 asked = 0; // the turn in which it has read the host's word
         for (u32 polls = 1; !stopped; polls++) {
             W v;
             poll_peer(from, v);
@@ -173,7 +176,10 @@ private:
                 continue;
             const u64 now = nanoseconds();
             since = since ? since : now;
-            if (load_system(&own->stop) || (report && load_system(&report->stop)))
+            const u32 turn = (u32)(now >> 20);
+            const bool asks = report && turn != asked && (turn + threadIdx.x + blockIdx.x) % 64 == 0;
+            asked = asks ? turn : asked;
+            if (load_system(&own->stop) || (asks && load_system(&report->stop)))
                 stop();
             else if (limit && now - since > limit && stop())
                 blame(r, report);

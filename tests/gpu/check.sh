@@ -252,50 +252,48 @@ for part in "$@"; do
         ;;
     processes) # two processes, a GPU each, exchange by NCCL: tokens and log-probabilities of one process; one that dies, or hangs
         "$FTXC" doctor | grep nccl
-        "$FTXC" compile specs/fable.lua -t "$FTX_TEST_TARGET" -q -D precision.weights=fp32 -D parallel=2 -o "$out/fable-2.ftx" ||
-            failed=1
-        for model in tiny-llama tiny-gpt2 tiny-mistral; do
-            "$FTXC" compile "tests/models/$model" -t "$FTX_TEST_TARGET" -q -D precision.weights=fp32 -D parallel=2 \
-                -o "$out/$model-2.ftx" || failed=1
-        done
-        for model in tiny-llama tiny-gpt2 tiny-mistral fable; do
-            case $model in
-            fable) prompt="-n 200" ids=$(seq -s , 5 12) ;;
-            *) prompt="-n 30" ids=$(seq -s , 5 60) ;;
-            esac
-            unset FTX_MASTER
-            # shellcheck disable=SC2086
-            "$FTXC" run "$out/$model-2.ftx" --device cuda:0,1 -q --ids "$ids" --greedy --ignore-eos $prompt --json |
-                grep -o '"ids":.*"logprobs":[^]]*' >"$out/one.json" || failed=1
-            meet
-            begin 1 "$model-2.ftx" x
-            one=$pid
-            # shellcheck disable=SC2086
-            begin 0 "$model-2.ftx" --ids "$ids" --greedy --ignore-eos $prompt --json
-            wait "$pid" || failed=1
-            wait "$one" || failed=1
-            grep -o '"ids":.*"logprobs":[^]]*' "$out/rank.0" >"$out/two.json" || failed=1
-            if cmp "$out/one.json" "$out/two.json"; then
-                echo "== $model fp32: the same tokens and log-probabilities in one process and in two"
-            else
-                failed=1
-                cat "$out/rank.0.log" "$out/rank.1.log"
-            fi
+        for model in fable tiny-llama tiny-gpt2 tiny-mistral; do
+            for type in fp32 bf16; do
+                case $model in
+                fable) spec=specs/fable.lua prompt="-n 200" ids=$(seq -s , 5 12) ;;
+                *) spec=tests/models/$model prompt="-n 30" ids=$(seq -s , 5 60) ;;
+                esac
+                "$FTXC" compile "$spec" -t "$FTX_TEST_TARGET" -q -D precision.weights=$type -D parallel=2 \
+                    -o "$out/$model-$type-2.ftx" || failed=1
+                unset FTX_MASTER
+                # shellcheck disable=SC2086
+                "$FTXC" run "$out/$model-$type-2.ftx" --device cuda:0,1 -q --ids "$ids" --greedy --ignore-eos $prompt --json |
+                    grep -o '"ids":.*"logprobs":[^]]*' >"$out/one.json" || failed=1
+                meet
+                begin 1 "$model-$type-2.ftx" x
+                one=$pid
+                # shellcheck disable=SC2086
+                begin 0 "$model-$type-2.ftx" --ids "$ids" --greedy --ignore-eos $prompt --json
+                wait "$pid" || failed=1
+                wait "$one" || failed=1
+                grep -o '"ids":.*"logprobs":[^]]*' "$out/rank.0" >"$out/two.json" || failed=1
+                if cmp "$out/one.json" "$out/two.json"; then
+                    echo "== $model $type: the same tokens and log-probabilities in one process and in two"
+                else
+                    failed=1
+                    cat "$out/rank.0.log" "$out/rank.1.log"
+                fi
+            done
         done
         echo "== rank 1 is killed"
-        generating fable-2.ftx
+        generating fable-fp32-2.ftx
         kill -9 "$one"
         ended "$zero" 20 "the connection to rank 1 has ended"
         wait "$one"
         echo "== rank 1 hangs, FTX_PEER_TIMEOUT=2"
         export FTX_PEER_TIMEOUT=2
-        generating fable-2.ftx
+        generating fable-fp32-2.ftx
         kill -STOP "$one"
         ended "$zero" 30 "rank 1 did not come\|rank 1 has not answered"
         kill -CONT "$one"
         wait "$one" && failed=1
         echo "== rank 0 is killed"
-        generating fable-2.ftx
+        generating fable-fp32-2.ftx
         kill -9 "$zero"
         timeout 20 tail --pid="$one" -f /dev/null || kill -9 "$one"
         wait "$one" && failed=1
