@@ -69,11 +69,12 @@ template <int RANKS> struct Exchange {
         stopped = gathered || load_system(&own->stop) != 0; // sends nothing
         at = sizeof(FtxExchange) + (gathered ? 0 : (u64)(count % FTX_EXCHANGES) * share * RANKS);
     }
-    // All threads, once: the last block that has read the count moves it on. A release would wait for what was sent.
-    DEVICE void counted() const
+    // All threads, once: the last block that has read the count moves it on, by a thread that has begun. A release would wait
+    // for what was sent.
+    DEVICE void counted(u32 thread = 0) const
     {
         block_sync();
-        if (threadIdx.x == 0 && atomic_add_relaxed(&own->arrived, 1) == gridDim.x - 1) {
+        if (threadIdx.x == thread && atomic_add_relaxed(&own->arrived, 1) == gridDim.x - 1) {
             store_system(&own->arrived, 0);
             store_system(&own->count, count + 1);
         }
@@ -131,13 +132,13 @@ template <int RANKS> struct Exchange {
             if (!stopped)
                 store_peer_word((char *)base[r] + to, wire_word<T>(word));
     }
-    // Word w of every rank.
-    template <class T> DEVICE void receive_word(i64 w, u32 (&all)[RANKS])
+    // Word w of every rank. kept: `mine` is what this thread has sent as word w.
+    template <class T> DEVICE void receive_word(i64 w, u32 (&all)[RANKS], bool kept, u32 mine)
     {
         char *from = (char *)own + at + w * 4;
 #pragma unroll
         for (int r = 0; r < RANKS; r++)
-            all[r] = load_peer_word(from + r * share);
+            all[r] = kept && r == rank && !gathered ? wire_word<T>(mine) : load_peer_word(from + r * share);
 #pragma unroll
         for (int r = 0; r < RANKS && !gathered; r++) {
             if (!has_arrived(all[r]))
@@ -158,15 +159,13 @@ template <int RANKS> struct Exchange {
     }
 
 private:
-    // Polls for a vector or a word of rank r. What the host says is read over PCIe, some 30 million times a second at most: all
-    // threads of a GPU at once would wait a millisecond for it, and the other ranks for them. So a thread reads it once in
-    // 64 turns of a millisecond, its neighbour in the next turn.
+    // Polls for a vector or a word of rank r.
     template <class W> DEVICE W wait(const char *from, int r)
     {
         const u64 limit = (u64)(u32)peers->timeout_ms * 1000000;
         FtxReport *report = (FtxReport *)peers->report;
         u64 since = 0;
-        u32 asked = 0; // the turn in which it has read the host's word
+        u32 turn = 0;
         for (u32 polls = 1; !stopped; polls++) {
             W v;
             poll_peer(from, v);
@@ -174,12 +173,13 @@ private:
                 return v;
             if (polls % 64)
                 continue;
+            if (load_system(&own->stop))
+                stop();
+            if (!rare_turn(turn))
+                continue;
             const u64 now = nanoseconds();
             since = since ? since : now;
-            const u32 turn = (u32)(now >> 20);
-            const bool asks = report && turn != asked && (turn + threadIdx.x + blockIdx.x) % 64 == 0;
-            asked = asks ? turn : asked;
-            if (load_system(&own->stop) || (asks && load_system(&report->stop)))
+            if (report && load_system(&report->stop))
                 stop();
             else if (limit && now - since > limit && stop())
                 blame(r, report);

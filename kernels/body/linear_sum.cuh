@@ -35,6 +35,8 @@ struct LinearSumArgs {
 template <class C> struct LinearSum : LinearArgs {
     mutable Exchange<C::RANKS> e;
     mutable bool begun = false;
+    mutable i64 kept_at = -1; // the last word that this thread has sent, which need not go through memory
+    mutable u32 kept = 0;
 
     DEVICE LinearSum(const LinearSumArgs &a) : LinearArgs{}, e(a.peers, a.exchange)
     {
@@ -65,7 +67,9 @@ DEVICE void linear_out(const LinearSum<C> &a, const LinearBias &b, const LinearR
         v0 += b.b[0];
         v1 += b.b[1];
     }
-    a.e.template send_word<typename C::OUT>(((i64)m * C::N + n) / 2, pack2<typename C::OUT>(v0, v1));
+    a.kept_at = ((i64)m * C::N + n) / 2;
+    a.kept = pack2<typename C::OUT>(v0, v1);
+    a.e.template send_word<typename C::OUT>(a.kept_at, a.kept);
 }
 
 // Waits for columns n, n + 1 of row m of all ranks; their sum.
@@ -75,7 +79,8 @@ template <class C> DEVICE void linear_sum_item(const LinearSum<C> &a, int m, int
     const LinearResidual r = linear_residual<C>((const LinearArgs &)a, m, n);
     u32 all[C::RANKS];
     float s[2];
-    a.e.template receive_word<O>(((i64)m * C::N + n) / 2, all);
+    const i64 at = ((i64)m * C::N + n) / 2;
+    a.e.template receive_word<O>(at, all, at == a.kept_at, a.kept);
 #pragma unroll
     for (int rank = 0; rank < C::RANKS; rank++) {
         s[0] = rank == 0 ? low<O>(all[0]) : s[0] + low<O>(all[rank]);
@@ -94,12 +99,12 @@ template <class C> DEVICE void linear_sum(const LinearSumArgs &args)
     }
     if (!brought)
         linear<C>(a);
-    else
+    if (brought || threadIdx.x >= 288)
         a.e.begin();
     if (a.e.gathered)
         a.e.turn(brought);
     else
-        a.e.counted();
+        a.e.counted(288); // of the warp for statistics, which has waited for the previous kernel and has no columns
     if (threadIdx.x >= 256 || (a.e.gathered && !brought))
         return;
     const int tiles = ceil_div(C::N, 8), live = least(live_rows<C::ROWS_S>(a.step), C::M);

@@ -40,3 +40,15 @@ DEVICE u64 nanoseconds()
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t)::"memory");
     return t;
 }
+
+// A wait that lasts: whether it is this warp's turn to read the clock above and the host's memory, a microsecond each, one warp
+// after another: if all of an H200 did so at once, a wait would last milliseconds. Once in 64 turns of 2^21 cycles (1 ms), its
+// neighbours in the turns beside. `turn`: of the thread's last call.
+DEVICE bool rare_turn(u32 &turn)
+{
+    u64 cycles;
+    asm volatile("mov.u64 %0, %%clock64;" : "=l"(cycles)::"memory");
+    const u32 now = (u32)(cycles >> 21), last = turn;
+    turn = now;
+    return now != last && (now + threadIdx.x / 32 + blockIdx.x) % 64 == 0;
+}

@@ -41,8 +41,13 @@ bool peer_land(bool now)
 
     if (n_halves == 0 || (!now && run.step < soonest))
         return false;
-    if (now)
-        halves[run_random(n_halves)].due = run.step;
+    if (now) {
+        unsigned i = run_random(n_halves);
+
+        while (overtakes(i))
+            i--;
+        halves[i].due = run.step;
+    }
     soonest = UINT64_MAX;
     for (unsigned i = 0; i < n_halves;)
         if (halves[i].due <= run.step && !overtakes(i)) {
