@@ -8,6 +8,10 @@
  * and a rank that finds another number or hash than its own does not run. When a rank fails, the waits of all others for it
  * are ended; the session returns that error from then on, with the rank's number.
  *
+ * Kernels of GPUs wait for those of other ranks and keep their place meanwhile, so those of another session that shares the GPUs
+ * could be in the way of what they wait for, and theirs in its way. So sessions take turns: what one has enqueued is done on
+ * all ranks before another one's work is enqueued on any.
+ *
  * With FTX_MASTER every rank is a process (link.h). Rank 0's has this group; the device of another rank is device_remote
  * (remote.c), which sends the calls to that rank's process. */
 #include "group.h"
@@ -33,6 +37,7 @@ struct Device {
     bool shares_memory; /* the ranks take their pages from one memory: the CPU */
     Artifact artifact[FTX_MAX_RANKS];
     Device *rank[FTX_MAX_RANKS]; /* of `inner` */
+    int ordinal[FTX_MAX_RANKS];  /* of the GPU of a rank in this process */
     char name[200];
 };
 
@@ -74,7 +79,13 @@ struct Session {
     FtxError dead;     /* what all calls return from then on */
     unsigned composed; /* steps */
     size_t fresh;      /* bytes of a step that no run has seen yet; 0: none */
+    Session *next;     /* in `open_sessions` */
+    bool enqueued;     /* a run, which may not be done */
 };
+
+/* Those that enqueue on GPUs of this process, and whose turn it is: who holds the lock. */
+static pthread_mutex_t turns = PTHREAD_MUTEX_INITIALIZER;
+static Session *open_sessions;
 
 /* --- device -------------------------------------------------------------------------------------- */
 
@@ -158,6 +169,7 @@ FtxStatus group_open(const DeviceApi *inner, const Artifact *a, const ArtifactPl
         one.ordinal = of->device_count ? of->devices[r] : apart ? of->ordinal : r;
         if (apart && !of->device_count && !of->ordinal)
             s = link_local(&one.ordinal, err);
+        d->ordinal[r] = one.ordinal;
         if (s)
             break;
         d->artifact[r] = artifact_rank(a, (uint32_t)r);
@@ -254,6 +266,62 @@ static FtxStatus on_all(Session *s, const Call *c, FtxError *err)
     return ftx_fail(err, s->dead.status, "%s", s->dead.text);
 }
 
+/* --- turns -------------------------------------------------------------------------------------------- */
+
+static bool takes_turns(const Session *s)
+{
+    return s->device->inner->asynchronous && !s->device->links;
+}
+
+static bool share_a_gpu(const Device *a, const Device *b)
+{
+    for (int r = 0; r < a->ranks; r++)
+        for (int k = 0; k < b->ranks; k++)
+            if (a->ordinal[r] == b->ordinal[k])
+                return true;
+    return false;
+}
+
+static void begin_turn(Session *s)
+{
+    if (!takes_turns(s))
+        return;
+    pthread_mutex_lock(&turns);
+    for (Session *other = open_sessions; other; other = other->next) {
+        if (other == s || !other->enqueued || !share_a_gpu(s->device, other->device))
+            continue;
+        for (int r = 0; r < other->device->ranks; r++) /* its own calls say what went wrong */
+            other->device->api[r]->wait(other->rank[r].session, NULL);
+        other->enqueued = false;
+    }
+    s->enqueued = true;
+}
+
+static void end_turn(Session *s)
+{
+    if (takes_turns(s))
+        pthread_mutex_unlock(&turns);
+}
+
+static void join_turns(Session *s)
+{
+    pthread_mutex_lock(&turns);
+    s->next = open_sessions;
+    open_sessions = s;
+    pthread_mutex_unlock(&turns);
+}
+
+static void leave_turns(Session *s)
+{
+    pthread_mutex_lock(&turns);
+    for (Session **at = &open_sessions; *at; at = &(*at)->next)
+        if (*at == s) {
+            *at = s->next;
+            break;
+        }
+    pthread_mutex_unlock(&turns);
+}
+
 /* --- session ----------------------------------------------------------------------------------------- */
 
 static void group_session_close(Session *s)
@@ -261,6 +329,7 @@ static void group_session_close(Session *s)
     const Device *d = s->device;
     const Memory m = d->memory;
 
+    leave_turns(s);
     pthread_mutex_lock(&s->lock);
     s->ending = true;
     pthread_cond_broadcast(&s->begin);
@@ -371,6 +440,8 @@ static FtxStatus group_session_open(Device *d, uint64_t kv_bytes, Session **out,
         group_session_close(s);
         return status;
     }
+    if (takes_turns(s))
+        join_turns(s);
     *out = s;
     return FTX_OK;
 }
@@ -452,9 +523,10 @@ static FtxStatus rank_run(Session *s, int rank, const Call *c, FtxError *err)
 
 static FtxStatus group_run(Session *s, uint32_t program, int T, int S, int times, FtxError *err)
 {
+    begin_turn(s);
     const FtxStatus status =
         on_all(s, &(Call){.run = rank_run, .program = program, .T = T, .S = S, .times = times}, err);
-
+    end_turn(s);
     s->fresh = 0;
     return status;
 }
@@ -473,9 +545,10 @@ static FtxStatus rank_time(Session *s, int rank, const Call *c, FtxError *err)
 
 static FtxStatus group_time(Session *s, uint32_t program, int T, int S, int repeat, double *times, FtxError *err)
 {
+    begin_turn(s);
     const FtxStatus status =
         on_all(s, &(Call){.run = rank_time, .program = program, .T = T, .S = S, .times = repeat, .us = times}, err);
-
+    end_turn(s);
     s->fresh = 0;
     return status;
 }
