@@ -23,8 +23,10 @@ typedef struct Case {
 } Case;
 
 static const Case cases[] = {
-    {"one", DT_BF16, 2, 1, 40, 512, 1, 0, 2},  {"many_tiles", DT_BF16, 2, 1, 280, 256, 1, 0, 2}, /* 16 tiles are a round */
-    {"three", DT_FP16, 3, 2, 36, 264, 0, 1, 2}, {"rounds", DT_BF16, 4, 8, 40, 72, 1, 1, 1},
+    {"one", DT_BF16, 2, 1, 40, 512, 1, 0, 2},
+    {"many_tiles", DT_BF16, 2, 1, 280, 256, 1, 0, 2}, /* 16 tiles are a round */
+    {"three", DT_FP16, 3, 2, 36, 264, 0, 1, 2},
+    {"rounds", DT_BF16, 4, 8, 40, 72, 1, 1, 1},
     {"odd_end", DT_FP16, 2, 4, 14, 512, 1, 0, 2},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
@@ -47,21 +49,21 @@ static int open_all(void **state)
         const Case *c = &cases[i];
         const char *type = c->type == DT_FP16 ? "half" : "bf16";
 
-        snprintf(text, sizeof text,
-                 "#include \"linear.cuh\"\n#include \"body/linear_sum.cuh\"\nnamespace in_%s {\nstruct Config {\n"
-                 "    using T = %s;\n    using OUT = %s;\n"
-                 "    static constexpr int M = %d, N = %d, K = %d, RANKS = %d, RES = %d, BIAS = %d;\n"
-                 "    static constexpr int NORM = 0, ACT = 0, GLU = 0, APPEND = 0, ROWS_S = 0, LAST = 0, SEGMENTS = 0;\n"
-                 "    static constexpr float EPS = 0;\n"
-                 "    static constexpr int IN_FLIGHT = 16384, CHUNK = 256, TURNS = 1, X_ROW_BYTES = (2 * K + 127) / 128 "
-                 "* 128 + 64;\n"
-                 "    static constexpr int SLOTS = 4, SLOT_BYTES = 8 * (2 * CHUNK + 64), BARRIERS_AT = 0, STATS_AT = "
-                 "256, SUMS_AT = 384, KEPT_AT = 8576, X_AT = 8576, RING_AT = 17408;\n};\n"
-                 "struct Calls { LinearSumArgs rank[4]; };\n"
-                 "extern \"C\" __global__ void %s(const Calls a) { linear_sum<Config>(a.rank[blockIdx.y]); }\n}\n"
-                 "using in_%s::%s;\n",
-                 c->name, type, type, c->rows, c->columns, c->K, c->ranks, c->residual, c->bias, c->name, c->name,
-                 c->name);
+        snprintf(
+            text, sizeof text,
+            "#include \"linear.cuh\"\n#include \"body/linear_sum.cuh\"\nnamespace in_%s {\nstruct Config {\n"
+            "    using T = %s;\n    using OUT = %s;\n"
+            "    static constexpr int M = %d, N = %d, K = %d, RANKS = %d, RES = %d, BIAS = %d;\n"
+            "    static constexpr int NORM = 0, ACT = 0, GLU = 0, APPEND = 0, ROWS_S = 0, LAST = 0, SEGMENTS = 0;\n"
+            "    static constexpr float EPS = 0;\n"
+            "    static constexpr int IN_FLIGHT = 16384, CHUNK = 256, TURNS = 1, X_ROW_BYTES = (2 * K + 127) / 128 "
+            "* 128 + 64;\n"
+            "    static constexpr int SLOTS = 4, SLOT_BYTES = 8 * (2 * CHUNK + 64), BARRIERS_AT = 0, STATS_AT = "
+            "256, SUMS_AT = 384, KEPT_AT = 8576, X_AT = 8576, RING_AT = 17408;\n};\n"
+            "struct Calls { LinearSumArgs rank[4]; };\n"
+            "extern \"C\" __global__ void %s(const Calls a) { linear_sum<Config>(a.rank[blockIdx.y]); }\n}\n"
+            "using in_%s::%s;\n",
+            c->name, type, type, c->rows, c->columns, c->K, c->ranks, c->residual, c->bias, c->name, c->name, c->name);
         build_add(build, c->name, text);
     }
     build_add(build, "args",
@@ -190,8 +192,8 @@ static void check_sums(int live)
                     fail_msg("%s, rank %d: row %d, column %d is %g, not %g", c->name, rank, m, n,
                              (double)dtype_load(s.y[rank], (size_t)(m * c->columns + n), c->type), (double)want);
             }
-        assert_true(simt_untouched(s.y[rank] + (size_t)(live * c->columns) * 2,
-                                   (size_t)((c->rows - live) * c->columns) * 2));
+        assert_true(
+            simt_untouched(s.y[rank] + (size_t)(live * c->columns) * 2, (size_t)((c->rows - live) * c->columns) * 2));
     }
 }
 
