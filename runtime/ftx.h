@@ -499,6 +499,14 @@ FtxStatus ftx_engine_step(FtxEngine *engine, FtxEvent *events, size_t max, size_
 /* True while a request waits or runs: step again. */
 bool ftx_engine_busy(const FtxEngine *engine);
 
+/* Steps of one kind. `seconds` counts from when the device could begin one, the step before being over, to its result. */
+typedef struct FtxSteps {
+    uint64_t steps;
+    uint64_t rows;   /* that decode: a token of a text each, or of none where the text had just ended */
+    uint64_t tokens; /* of prompts */
+    double seconds;
+} FtxSteps;
+
 /* What an engine does now, and has done since it was opened. A request that has ended while it waited counts as waiting
  * until its event is returned. */
 typedef struct FtxStats {
@@ -514,6 +522,9 @@ typedef struct FtxStats {
     uint64_t swaps;                     /* of the preemptions: pages were copied to the host (FtxOptions.swap_bytes) */
     size_t swapped;                     /* requests that wait and have pages there */
     size_t swap_pages, free_swap_pages; /* pages of that memory: all, and those that no request uses */
+    FtxSteps decode, mixed, prompt;     /* steps in which every row decodes, some rows do, none does */
+    double compose_seconds; /* of the host: rows of steps chosen and written, beside the step before or not */
+    double gap_seconds;     /* from a step's result to when the next one was enqueued, both with requests */
 } FtxStats;
 
 /* Writes stats->size bytes of *stats. FTX_EINVAL: that size is wrong. Programs call ftx_engine_stats. */

@@ -247,6 +247,44 @@ static void print_own(Text *t, const char *name, const char *what, const Metrics
     }
 }
 
+/* Counters of steps by kind: vLLM has none. */
+static void print_steps(Text *t, const MetricsRow *rows, size_t n)
+{
+    static const char *const kinds[] = {"decode", "mixed", "prompt"};
+    static const struct {
+        const char *name, *what;
+    } values[] = {{"steps_total", "steps of the engine"},
+                  {"step_rows_total", "tokens that texts got in them"},
+                  {"step_prompt_tokens_total", "tokens of prompts in them"},
+                  {"step_seconds_total", "time that they took"}};
+
+    for (size_t v = 0; v < LEN(values); v++) {
+        text_printf(t, "# HELP ftx:%s %s\n# TYPE ftx:%s counter\n", values[v].name, values[v].what, values[v].name);
+        for (size_t i = 0; i < n; i++)
+            for (size_t k = 0; k < LEN(kinds); k++) {
+                const FtxStats *s = &rows[i].stats;
+                const FtxSteps *of = k == 0 ? &s->decode : k == 1 ? &s->mixed : &s->prompt;
+
+                text_printf(t, "ftx:%s{model_name=", values[v].name);
+                text_json(t, rows[i].model, strlen(rows[i].model));
+                text_printf(t, ",kind=\"%s\"} ", kinds[k]);
+                if (v == 3)
+                    text_printf(t, "%.6f\n", of->seconds);
+                else
+                    text_printf(t, "%" PRIu64 "\n", v == 0 ? of->steps : v == 1 ? of->rows : of->tokens);
+            }
+    }
+    text_put(t, "# HELP ftx:host_seconds_total of the engine's thread: to compose steps; gap: between two steps\n"
+                "# TYPE ftx:host_seconds_total counter\n");
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < 2; k++) {
+            text_put(t, "ftx:host_seconds_total{model_name=");
+            text_json(t, rows[i].model, strlen(rows[i].model));
+            text_printf(t, ",part=\"%s\"} %.6f\n", k ? "gap" : "compose",
+                        k ? rows[i].stats.gap_seconds : rows[i].stats.compose_seconds);
+        }
+}
+
 void metrics_print(Text *t, const MetricsRow *rows, size_t n, size_t connections)
 {
     for (size_t i = 0; i < n; i++)
@@ -286,6 +324,7 @@ void metrics_print(Text *t, const MetricsRow *rows, size_t n, size_t connections
     print_own(t, "refused_total", "requests refused because the queue was full", rows, n, refused);
     print_own(t, "swaps_total", "preempted requests whose KV pages were copied to the host", rows, n, swaps);
     print_own(t, "recomputed_tokens_total", "tokens that preempted requests had in the KV cache", rows, n, recomputed);
+    print_steps(t, rows, n);
     for (size_t i = 0; i < n; i++)
         pthread_mutex_unlock(&rows[i].metrics->lock);
 }

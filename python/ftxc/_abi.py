@@ -274,6 +274,15 @@ class FtxEvent(Structure):
     ]
 
 
+class FtxSteps(Structure):
+    _fields_ = [
+        ("steps", c_uint64),
+        ("rows", c_uint64),
+        ("tokens", c_uint64),
+        ("seconds", c_double),
+    ]
+
+
 class FtxStats(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -293,6 +302,11 @@ class FtxStats(Structure):
         ("swapped", c_size_t),
         ("swap_pages", c_size_t),
         ("free_swap_pages", c_size_t),
+        ("decode", FtxSteps),
+        ("mixed", FtxSteps),
+        ("prompt", FtxSteps),
+        ("compose_seconds", c_double),
+        ("gap_seconds", c_double),
     ]
 
 

@@ -209,6 +209,8 @@ typedef struct Flight {
     int issued, taken; /* runs enqueued; results read */
     int most;          /* runs after which every row has reached its limit */
     size_t bytes;      /* of IO that it fills */
+    int decode;        /* rows that decode; the first ones */
+    double sent;       /* when its first run was enqueued */
     double due;        /* when its last run will probably end, less some time for the host; 0: nobody knows */
     bool pending;      /* the device may be busy: wait before IO is written */
 } Flight;
@@ -282,12 +284,13 @@ struct FtxEngine {
     float *hyp_logps;  /* likewise */
     char *hyp_text;    /* [slots][hyp_text_bytes] */
     size_t hyp_text_bytes;
-    FtxStats stats;  /* the counters; ftx_engine_stats fills in the rest */
-    bool overcommit; /* FtxOptions */
-    bool by_role;    /* FtxFacts.fixed_sums on a GPU: see schedule.c */
-    float share;     /* of max_new that a request probably uses (grow.c) */
-    float used;      /* of max_new, by those that have ended: the mean, the last ones count more */
-    Pace pace;       /* FtxOptions.step_ms */
+    FtxStats stats;   /* the counters; ftx_engine_stats fills in the rest */
+    double landed_at; /* when the last run landed; 0: nothing has run since no request did */
+    bool overcommit;  /* FtxOptions */
+    bool by_role;     /* FtxFacts.fixed_sums on a GPU: see schedule.c */
+    float share;      /* of max_new that a request probably uses (grow.c) */
+    float used;       /* of max_new, by those that have ended: the mean, the last ones count more */
+    Pace pace;        /* FtxOptions.step_ms */
     Swap swap;
     uint64_t next_id;
     FtxError dead; /* .status not 0: the device has failed */

@@ -28,6 +28,7 @@ static FtxStatus take_off(FtxEngine *e, Events *v, FtxError *err)
 {
     Flight *f = &e->flight;
     FtxStatus s = f->pending ? e->api->wait(e->session, err) : FTX_OK;
+    const double from = engine_now();
     bool preempted = false;
 
     f->pending = false;
@@ -48,7 +49,10 @@ static FtxStatus take_off(FtxEngine *e, Events *v, FtxError *err)
     if (!f->rows)
         return FTX_OK;
     s = schedule_write(e, err);
-    return s ? s : schedule_send(e, err);
+    if (!s)
+        s = schedule_send(e, err);
+    e->stats.compose_seconds += engine_now() - from;
+    return s;
 }
 
 /* How many runs to enqueue now: up to e->ahead, but not before a whole chain (FTX_CHAIN) fits. */
@@ -71,11 +75,9 @@ static double due(const FtxEngine *e)
 {
     const double host = 0.5e-3;
     const Flight *f = &e->flight;
-    int decode = 0;
 
-    while (decode < f->rows && f->row[decode].count == 1)
-        decode++;
-    return engine_now() + (f->issued - f->taken) * pace_step_us(&e->pace, decode, f->tokens - decode) * 1e-6 - host;
+    return engine_now() + (f->issued - f->taken) * pace_step_us(&e->pace, f->decode, f->tokens - f->decode) * 1e-6 -
+           host;
 }
 
 static FtxStatus enqueue_runs(FtxEngine *e, FtxError *err)
@@ -83,6 +85,10 @@ static FtxStatus enqueue_runs(FtxEngine *e, FtxError *err)
     Flight *f = &e->flight;
     const int n = runs_now(e);
 
+    if (n && f->issued == 0) {
+        f->sent = engine_now();
+        e->stats.gap_seconds += e->landed_at > 0.0 ? f->sent - e->landed_at : 0.0;
+    }
     f->issued += n;
     f->due = e->pace.n ? due(e) : 0.0;
     return n ? e->api->run(e->session, f->program, f->tokens, f->rows, n, err) : FTX_OK;
@@ -158,12 +164,14 @@ static FtxStatus compose_ahead(FtxEngine *e, bool *ready, FtxError *err)
 /* The last run of a flight: the next one is enqueued before the host looks at the texts of this one. */
 static FtxStatus change(FtxEngine *e, Events *v, FtxError *err)
 {
+    const double from = engine_now();
     bool ready = false;
     FtxStatus s, told;
     Flight *f;
 
     e->flight.stop = true;
     s = compose_ahead(e, &ready, err);
+    e->stats.compose_seconds += engine_now() - from;
     f = ready ? &e->landing : &e->flight;
     if (!s && ready) { /* also for rows whose results nobody waits for */
         s = e->api->wait(e->session, err);

@@ -503,12 +503,14 @@ FtxStatus schedule_write(FtxEngine *e, FtxError *err)
     f->issued = f->taken = 0;
     f->stop = false;
     *step = (FtxStep){.tokens = f->tokens, .rows = f->rows};
+    f->decode = 0;
     for (int i = 0; i < f->rows; i++) {
-        step->decode_rows += is_decode(e, &f->row[i]);
+        f->decode += is_decode(e, &f->row[i]);
         step->processors |= !f->row[i].request->params.simple;
         biased = f->row[i].request->params.n_bias ? i + 1 : biased;
         write_row(e, i);
     }
+    step->decode_rows = f->decode;
     f->bytes = schedule_live_bytes(e, f->tokens, biased);
     return FTX_OK;
 }

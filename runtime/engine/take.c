@@ -149,6 +149,18 @@ static FtxStatus keep_token(FtxEngine *e, const Flight *f, int i, double log_sum
     return s;
 }
 
+static void count_step(FtxEngine *e, const Flight *f)
+{
+    const double now = engine_now();
+    FtxSteps *to = f->decode == f->tokens ? &e->stats.decode : f->decode ? &e->stats.mixed : &e->stats.prompt;
+
+    to->steps++;
+    to->rows += (uint64_t)f->decode;
+    to->tokens += (uint64_t)(f->tokens - f->decode);
+    to->seconds += now - (e->landed_at > f->sent ? e->landed_at : f->sent);
+    e->landed_at = now;
+}
+
 FtxStatus take_land(FtxEngine *e, const Flight *f, FtxError *err)
 {
     FtxStatus s = f->again || !f->pending ? FTX_OK : e->api->wait(e->session, err);
@@ -164,6 +176,7 @@ FtxStatus take_land(FtxEngine *e, const Flight *f, FtxError *err)
         else
             reuse_landed(e, w->request, w->from + w->count);
     }
+    count_step(e, f);
     if (!s && e->facts->states)
         s = states_land(e, f, err);
     if (!s)
@@ -271,5 +284,7 @@ FtxStatus take_tell(FtxEngine *e, Flight *f, Events *v, FtxError *err)
         else if (f->row[i].request && !f->row[i].lane)
             states_tell(e, f, i, NULL, v);
     f->taken++;
+    if (!e->running.n && !e->waiting.n)
+        e->landed_at = 0.0; /* what follows is no gap between steps */
     return s;
 }

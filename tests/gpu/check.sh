@@ -3,7 +3,7 @@
 #
 #   tests/gpu/check.sh BUILD [PART...]     BUILD: the folder with ftxc and tests/
 #
-# Parts: fp32 bf16 fp16 families odd many beam samples ptx encode device trace memory bench texts sequences sanitize, and
+# Parts: fp32 bf16 fp16 families odd many beam samples ptx encode device trace memory swap bench texts sequences sanitize, and
 # for two GPUs ranks, processes (with NCCL), processes_times (default: fp32 bf16 fp16 bench). The reference files of the
 # bigger models are looked for in FTX_SHARED (default: shared beside the checkout). Rest goes to FTX_OUT: bench, texts
 # and sequences write results.jsonl there, which docs/results can keep as it is. FTX_GPU_RESULTS names a file such as
@@ -205,6 +205,11 @@ for part in "$@"; do
             exec 9>&-
             wait
         done
+        ;;
+    swap) # preempted requests: tokens as with room for all, pages recomputed or copied to the host and back
+        "$FTXC" compile specs/llama-3.2-1b.lua -t "$FTX_TEST_TARGET" -q --no-weights -D precision.sums=fixed \
+            -o "$out/fixed.ftx" || failed=1
+        "$build/tests/gpu/swap_check" "$out/fixed.ftx" || failed=1
         ;;
     sequences) # whole generations
         bench transformer-base "" --beams 4 --source 32 --new 32 --sequences 1,2,8,32,64,128

@@ -31,7 +31,7 @@ static void test_no_padding(void **state)
     ENDS_WITH(FtxModelInfo, states);
     ENDS_WITH(FtxRequest, states);
     ENDS_WITH(FtxEvent, states_count);
-    ENDS_WITH(FtxStats, free_swap_pages);
+    ENDS_WITH(FtxStats, gap_seconds);
     ENDS_WITH(FtxEncode, stream);
     ENDS_WITH(FtxChat, time);
 #undef ENDS_WITH

@@ -29,6 +29,28 @@ static FakeSizes sizes_without_ends(void)
     return s;
 }
 
+/* Steps are counted by kind with their rows and tokens: a's prompt of 3, c's of 5 beside one row, 20 tokens of both. */
+static void assert_steps(const Bed *b)
+{
+    const FtxStats s = ftx_engine_stats(b->engine);
+    uint64_t rows = 0;
+
+    for (int i = 0; i < fake.runs; i++)
+        rows += (uint64_t)fake.rows[i];
+    assert_int_equal(s.prompt.steps, 1);
+    assert_int_equal(s.prompt.rows, 0);
+    assert_int_equal(s.prompt.tokens, 3);
+    assert_int_equal(s.mixed.steps, 1);
+    assert_int_equal(s.mixed.rows, 1);
+    assert_int_equal(s.mixed.tokens, 5);
+    assert_int_equal(s.prompt.steps + s.mixed.steps + s.decode.steps, fake.runs);
+    assert_int_equal(s.decode.rows + s.mixed.rows, rows - 2);
+    assert_true(s.decode.rows >= 18 + 19); /* more: a's row in runs that were enqueued before its end was known */
+    assert_int_equal(s.decode.tokens, 0);
+    assert_true(s.decode.seconds > 0.0 && s.mixed.seconds > 0.0 && s.prompt.seconds > 0.0);
+    assert_true(s.compose_seconds > 0.0 && s.gap_seconds > 0.0);
+}
+
 /* Page tables and IO are written before the engine waits for the run, the next is enqueued before a text is made. */
 static void test_order(void **state)
 {
@@ -56,6 +78,7 @@ static void test_order(void **state)
     run(&b);
     compare(&a);
     compare(&c);
+    assert_steps(&b);
     assert_idle(b.engine);
     close_bed(&b);
 }
