@@ -297,7 +297,7 @@ static bool read_bias(const json_t *root, const FtxModelInfo *info, FtxRequest *
 }
 
 /* A text of the client; requests of another one share no pages of the KV cache. */
-static bool read_salt(const json_t *root, FtxRequest *q, Fault *f)
+bool body_salt(const json_t *root, FtxRequest *q, Fault *f)
 {
     const char *salt = NULL;
 
@@ -310,7 +310,7 @@ static bool read_salt(const json_t *root, FtxRequest *q, Fault *f)
     return true;
 }
 
-static bool read_deadline(const json_t *root, FtxRequest *q, Fault *f)
+bool body_deadline(const json_t *root, FtxRequest *q, Fault *f)
 {
     double seconds = 0.0;
 
@@ -331,6 +331,6 @@ bool body_request(const json_t *root, const FtxModelInfo *info, FtxRequest *q, L
         return fault(f, "seed", "seed: expected a whole number of 64 bits");
     if (seed)
         q->seed = (uint64_t)json_integer_value(seed);
-    return body_bool(root, "ignore_eos", &q->ignore_eos, f) && read_salt(root, q, f) && read_deadline(root, q, f) &&
+    return body_bool(root, "ignore_eos", &q->ignore_eos, f) && body_salt(root, q, f) && body_deadline(root, q, f) &&
            read_stop(root, q, lists, f) && read_stop_ids(root, info, q, lists, f) && read_bias(root, info, q, lists, f);
 }

@@ -45,6 +45,9 @@ typedef struct Lists {
 /* Everything that becomes a field of FtxRequest but the prompt and the numbers of new tokens and samples. */
 bool body_request(const json_t *root, const FtxModelInfo *info, FtxRequest *q, Lists *lists, Fault *f);
 
+bool body_salt(const json_t *root, FtxRequest *q, Fault *f);     /* cache_salt */
+bool body_deadline(const json_t *root, FtxRequest *q, Fault *f); /* deadline */
+
 /* Token ids: a list of whole numbers, at most `most`; the caller frees *ids. */
 bool body_ids(const json_t *list, const char *name, int vocab, int32_t **ids, size_t *n, Fault *f);
 

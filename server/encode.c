@@ -1,17 +1,15 @@
 /* encode.c - encoders: /v1/embeddings, /v1/score, /v1/rerank.
  *
- * The texts of a request are one job, which runs while nothing else does on that engine. A score is the class of a pair of
+ * /v1/embeddings of a decoder: states.c. The texts of a request are one job, which runs while nothing else does on that engine. A score is the class of a pair of
  * texts under a classifier, or the cosine of two vectors. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "server.h"
+#include "encode.h"
 #include "../runner/command.h"
 #include "../runtime/base/arena.h"
-
-enum { MOST_TEXTS = 2048 };
 
 typedef enum Kind { EMBED, SCORE, RERANK } Kind;
 
@@ -68,22 +66,20 @@ static void print_base64(Text *t, const void *p, size_t bytes)
     }
 }
 
-static void print_vectors(Text *t, const Encode *e)
+void encode_print(Text *t, const float *vectors, size_t count, size_t width, bool base64)
 {
-    const size_t width = (size_t)e->m->info.pooled;
-
-    for (size_t i = 0; i < e->count; i++) {
-        const float *v = e->pooled + i * width;
+    for (size_t i = 0; i < count; i++) {
+        const float *v = vectors + i * width;
 
         text_printf(t, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":%s", i ? "," : "", i,
-                    e->base64 ? "\"" : "[");
-        if (e->base64)
+                    base64 ? "\"" : "[");
+        if (base64)
             print_base64(t, v, width * sizeof *v);
-        for (size_t k = 0; !e->base64 && k < width; k++) {
+        for (size_t k = 0; !base64 && k < width; k++) {
             text_put(t, k ? "," : "");
             text_json_number(t, v[k]);
         }
-        text_put(t, e->base64 ? "\"}" : "]}");
+        text_put(t, base64 ? "\"}" : "]}");
     }
 }
 
@@ -176,7 +172,7 @@ static void answer(Encode *e)
     text_json(&t, e->m->name, strlen(e->m->name));
     text_printf(&t, ",\"%s\":[", e->kind == RERANK ? "results" : "data");
     if (e->kind == EMBED)
-        print_vectors(&t, e);
+        encode_print(&t, e->pooled, e->count, (size_t)e->m->info.pooled, e->base64);
     else if (e->kind == RERANK)
         print_ranking(&t, e);
     for (size_t i = 0; e->kind == SCORE && i < e->results; i++) {
@@ -254,23 +250,29 @@ static bool add_ids(Encode *e, const json_t *list, Fault *f)
     return true;
 }
 
+bool encode_format(const json_t *root, int width, bool *base64, Fault *f)
+{
+    const char *format = "float";
+    int64_t dimensions = width;
+
+    if (!body_text(root, "encoding_format", &format, f) || !body_count(root, "dimensions", 1, 1 << 20, &dimensions, f))
+        return false;
+    *base64 = strcmp(format, "base64") == 0;
+    if (!*base64 && strcmp(format, "float") != 0)
+        return fault(f, "encoding_format", "encoding_format: expected float or base64");
+    return dimensions == width ||
+           fault(f, "dimensions", "dimensions: this model's vectors have %d, and no others", width);
+}
+
 static bool read_input(Encode *e, Fault *f)
 {
     json_t *input = body_field(e->root, "input");
-    const char *format = "float";
     const json_t *first = json_array_get(input, 0);
     const bool list = json_is_array(input) && !json_is_integer(first), texts = json_is_string(list ? first : input);
     const size_t n = list ? json_array_size(input) : 1;
-    int64_t dimensions = e->m->info.pooled;
 
-    if (!body_text(e->root, "encoding_format", &format, f) ||
-        !body_count(e->root, "dimensions", 1, 1 << 20, &dimensions, f))
+    if (!encode_format(e->root, e->m->info.pooled, &e->base64, f))
         return false;
-    e->base64 = strcmp(format, "base64") == 0;
-    if (!e->base64 && strcmp(format, "float") != 0)
-        return fault(f, "encoding_format", "encoding_format: expected float or base64");
-    if (dimensions != e->m->info.pooled)
-        return fault(f, "dimensions", "dimensions: this model's vectors have %d, and no others", e->m->info.pooled);
     if (!input || !n || n > MOST_TEXTS || (!texts && !json_is_array(list ? first : input)))
         return fault(f, "input", "input: expected a string, token ids, or a list of 1 to %d of them", MOST_TEXTS);
     make_room(e, n);
@@ -364,8 +366,17 @@ static bool encode(Server *s, Exchange *x, json_t *root, Kind kind, Fault *f)
     e->kind = kind;
     e->m = server_model(s, root, f);
     e->job = (Job){.exchange = x, .run = run_encode, .fail = fail_encode, .free = free_encode};
+    if (e->m && kind == EMBED && e->m->info.states) {
+        const bool done = states_embed(x, e->m, root, f);
+
+        free_encode(&e->job);
+        return done;
+    }
     if (e->m && (e->m->info.kind != FTX_MODEL_ENCODER || !e->m->info.pooled))
-        fault(f, "model", "`%.100s` is no encoder with a vector for a text", e->m->name);
+        fault(f, "model", "`%.100s` is no encoder with a vector for a text%s", e->m->name,
+              e->m->info.kind == FTX_MODEL_DECODER && kind == EMBED
+                  ? "; a decoder has them if it is compiled with -D states=true"
+                  : "");
     else if (e->m && kind == EMBED && e->m->info.labels)
         fault(f, "model", "`%.100s` is a classifier: it has /v1/score and /v1/rerank", e->m->name);
     else if (e->m && body_count(root, "truncate_prompt_tokens", 1, 1 << 24, &e->max_tokens, f) &&
