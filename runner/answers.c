@@ -8,6 +8,7 @@
 
 #include "command.h"
 #include "json.h"
+#include "stream.h"
 
 Job *answers_job(const Answers *all, size_t i)
 {
@@ -18,7 +19,8 @@ void answers_add(Answers *all, char *text, size_t bytes)
 {
     Answer *answers = command_must(calloc((size_t)all->samples, sizeof *answers));
 
-    *answers_job(all, all->read++) = (Job){.text = text, .bytes = bytes, .answers = answers};
+    *answers_job(all, all->read) = (Job){.text = text, .bytes = bytes, .answers = answers, .number = all->read + 1};
+    all->read++;
 }
 
 void answers_refuse(Answers *all, Job *j, const char *reason)
@@ -26,13 +28,18 @@ void answers_refuse(Answers *all, Job *j, const char *reason)
     j->refusal = command_must(strdup(reason));
     j->done = all->samples;
     all->failed++;
+    if (all->stream)
+        stream_refuse(all, j);
 }
 
 static void end_all(const Answers *all, Job *j, FtxFinish finish)
 {
     for (int i = 0; i < all->samples; i++)
-        if (j->answers[i].finish == FTX_RUNNING)
+        if (j->answers[i].finish == FTX_RUNNING) {
             j->answers[i].finish = finish;
+            if (all->stream)
+                stream_print(all, j, i, NULL, 0, finish);
+        }
     j->done = all->samples;
     j->end = command_seconds();
 }
@@ -68,7 +75,7 @@ static void drop_job(const Answers *all, Job *j)
 
 /* --- as objects ------------------------------------------------------------------------------------- */
 
-static const char *finish_name(FtxFinish f)
+const char *answers_finish_name(FtxFinish f)
 {
     switch (f) {
     case FTX_RUNNING: return "running";
@@ -114,7 +121,7 @@ static json_t *hypotheses_json(const Answers *all, const FtxHypothesis *h, size_
             json_object_set_new(o, "text", runner_json_text(h[i].text, h[i].text_bytes));
         json_object_set_new(o, "score", runner_json_number((double)h[i].score));
         json_object_set_new(o, "logprob", runner_json_number((double)h[i].logprob));
-        json_object_set_new(o, "finish", json_string(finish_name(h[i].finish)));
+        json_object_set_new(o, "finish", json_string(answers_finish_name(h[i].finish)));
         json_array_append_new(list, o);
     }
     return list;
@@ -128,7 +135,7 @@ static json_t *answer_json(const Answers *all, const Answer *a)
         json_object_set_new(o, "text", runner_json_text(a->out ? a->out : "", a->out_bytes));
     json_object_set_new(o, "ids", ids_json(a->ids, a->n));
     json_object_set_new(o, "logprobs", numbers_json(a->logprobs, a->n));
-    json_object_set_new(o, "finish", json_string(finish_name(a->finish)));
+    json_object_set_new(o, "finish", json_string(answers_finish_name(a->finish)));
     return o;
 }
 
@@ -190,7 +197,7 @@ static void print_refusal(const Answers *all, const Job *j)
         command_say(j->refusal);
         return;
     }
-    command_print("%s: line %zu: %s\n", command_program, all->printed + 1, j->refusal);
+    command_print("%s: line %zu: %s\n", command_program, j->number, j->refusal);
     if (all->json)
         runner_json_print(json_pack("{so}", "error", runner_json_text(j->refusal, strlen(j->refusal))));
     else
@@ -230,7 +237,7 @@ static void print_line(const Answers *all, const Job *j)
                                .new_tokens = a->n,
                                .finish = a->finish};
 
-    requests_print(j->line, all->printed + 1, &all->info, &answer);
+    requests_print(j->line, j->number, &all->info, &answer);
 }
 
 void answers_print(Answers *all)
@@ -239,7 +246,9 @@ void answers_print(Answers *all)
         Job *j = answers_job(all, all->printed);
 
         assert(j->answers); /* added, and not printed yet */
-        if (j->line) {
+        if (all->stream) {
+            /* everything has been printed */
+        } else if (j->line) {
             print_line(all, j);
         } else if (j->refusal) {
             print_refusal(all, j);
@@ -318,6 +327,8 @@ void answers_take(Answers *all, const FtxEvent *e)
         take_hypotheses(all, j, e);
     if (is_kept(all)) {
         keep_event(a, e);
+        if (all->stream && (e->text_bytes || e->finish != FTX_RUNNING))
+            stream_print(all, j, e->sample, e->text, e->text_bytes, e->finish);
     } else if (all->info.has_tokenizer) {
         fwrite(e->text, 1, e->text_bytes, stdout);
         fflush(stdout);

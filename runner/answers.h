@@ -22,6 +22,7 @@ typedef struct Job {
     char *text; /* NULL: the ids of --ids */
     size_t bytes;
     uint64_t id, seed;
+    size_t number;     /* from 1 */
     int prompt_tokens; /* 0: not known yet */
     int cached_tokens; /* of the prompt */
     bool submitted;
@@ -39,6 +40,7 @@ typedef struct Answers {
     FtxEngine *engine;
     FtxModelInfo info;
     bool json, batch;     /* how answers are printed */
+    bool stream;          /* pieces are printed as they come (stream.h) */
     bool logits;          /* keep the logits of the last prompt position */
     bool draws;           /* tokens are drawn at random, so the seed is printed */
     bool shows_cached;    /* "cached_tokens" in JSON */
@@ -59,5 +61,6 @@ void answers_take(Answers *all, const FtxEvent *e);            /* FtxEvent.user:
 void answers_cancel(Answers *all);                             /* all unfinished texts end as they are */
 void answers_print(Answers *all); /* prompts that are finished, up to the first that is not */
 void answers_close(Answers *all);
+const char *answers_finish_name(FtxFinish f);
 
 #endif

@@ -231,22 +231,37 @@ void requests_free(LineRequest *l)
 
 /* --- answers -------------------------------------------------------------------------------------------------- */
 
+static json_t *usage_of(const LineAnswer *a)
+{
+    return json_pack("{sI sI sI}", "prompt_tokens", (json_int_t)a->prompt_tokens, "completion_tokens",
+                     (json_int_t)a->new_tokens, "total_tokens",
+                     (json_int_t)a->prompt_tokens + (json_int_t)a->new_tokens);
+}
+
+static const char *reason_of(const LineAnswer *a)
+{
+    return a->finish == FTX_FINISH_LENGTH ? "length" : "stop";
+}
+
 static json_t *body_of(const LineRequest *l, const FtxModelInfo *info, const LineAnswer *a)
 {
     json_t *text = runner_json_text(a->text ? a->text : "", a->text_bytes);
     json_t *choice = l->chat ? json_pack("{si s{ss so}}", "index", 0, "message", "role", "assistant", "content", text)
                              : json_pack("{si so}", "index", 0, "text", text);
 
-    json_object_set_new(choice, "finish_reason", json_string(a->finish == FTX_FINISH_LENGTH ? "length" : "stop"));
-    return json_pack("{ss ss s[o] s{sI sI sI}}", "object", l->chat ? "chat.completion" : "text_completion", "model",
-                     info->name, "choices", choice, "usage", "prompt_tokens", (json_int_t)a->prompt_tokens,
-                     "completion_tokens", (json_int_t)a->new_tokens, "total_tokens",
-                     (json_int_t)a->prompt_tokens + (json_int_t)a->new_tokens);
+    json_object_set_new(choice, "finish_reason", json_string(reason_of(a)));
+    return json_pack("{ss ss s[o] so}", "object", l->chat ? "chat.completion" : "text_completion", "model", info->name,
+                     "choices", choice, "usage", usage_of(a));
+}
+
+static bool was_stopped(const LineAnswer *a)
+{
+    return a->finish == FTX_FINISH_CANCEL || a->finish == FTX_FINISH_ERROR;
 }
 
 void requests_print(const LineRequest *l, size_t number, const FtxModelInfo *info, const LineAnswer *a)
 {
-    const bool stopped = a->finish == FTX_FINISH_CANCEL || a->finish == FTX_FINISH_ERROR;
+    const bool stopped = was_stopped(a);
     char id[40];
     json_t *body;
 
@@ -260,4 +275,26 @@ void requests_print(const LineRequest *l, size_t number, const FtxModelInfo *inf
         body ? json_pack("{si so}", "status_code", a->refusal ? 400 : 200, "body", body) : json_null(), "error",
         stopped && !a->refusal ? json_pack("{ss ss}", "code", "batch_cancelled", "message", "the run was stopped")
                                : json_null()));
+}
+
+void requests_print_piece(const LineRequest *l, size_t number, const FtxModelInfo *info, const LineAnswer *piece)
+{
+    const bool last = piece->finish != FTX_RUNNING;
+    json_t *text = runner_json_text(piece->text ? piece->text : "", piece->text_bytes), *choice, *o;
+    char id[40];
+
+    if (was_stopped(piece)) {
+        json_decref(text);
+        requests_print(l, number, info, piece);
+        return;
+    }
+    choice = l->chat ? json_pack("{si s{so}}", "index", 0, "delta", "content", text)
+                     : json_pack("{si so}", "index", 0, "text", text);
+    json_object_set_new(choice, "finish_reason", last ? json_string(reason_of(piece)) : json_null());
+    snprintf(id, sizeof id, "batch_req_%zu", number);
+    o = json_pack("{ss ss? ss ss s[o]}", "id", id, "custom_id", l->id, "object",
+                  l->chat ? "chat.completion.chunk" : "text_completion", "model", info->name, "choices", choice);
+    if (last)
+        json_object_set_new(o, "usage", usage_of(piece));
+    runner_json_print(o);
 }

@@ -27,6 +27,8 @@ typedef struct LineAnswer {
 LineRequest *requests_read(const FtxModel *model, const char *line, size_t bytes, FtxRequest *q, char *why,
                            size_t why_bytes);
 void requests_print(const LineRequest *l, size_t number, const FtxModelInfo *info, const LineAnswer *a);
+/* A piece of an answer, as in OpenAI's streams; the last one has its finish_reason and usage. */
+void requests_print_piece(const LineRequest *l, size_t number, const FtxModelInfo *info, const LineAnswer *piece);
 void requests_free(LineRequest *l); /* NULL is allowed */
 
 #endif

@@ -21,7 +21,8 @@
 #include "../runtime/base/error.h"
 
 typedef struct Options {
-    bool help, batch, requests, keep_newline, literal, json, logits, no_bos, profile, quiet, prefix_cache, overcommit;
+    bool help, batch, requests, stream, keep_newline, literal, json, logits, no_bos, profile, quiet, prefix_cache,
+        overcommit;
     bool has_max_prompt;
     const char *messages, *tools, *variables, *template_name;
     const char *device, *file, *ids, *types, *prefix, *language, *pair, *truncate, *trace, *states;
@@ -41,6 +42,10 @@ static const Option table[] = {
      "each line is a request of OpenAI's batches, {\"custom_id\": ..., \"body\": {\"prompt\" or \"messages\": ..., "
      "\"max_tokens\": 9}}, and so is each answer; settings of a body go before the options'",
      AT(requests), 0},
+    {"--stream", 0, OPT_FLAG, NULL,
+     "with --batch or --requests: a JSON object for each piece of a text as it comes, with the line's number or "
+     "custom_id; the last of a line has its finish",
+     AT(stream), 0},
     {"--literal", 0, OPT_FLAG, NULL,
      "prompts are text only: <|end_of_text|> or [SEP] in them does not become that special token", AT(literal), 0},
     {"--ids", 0, OPT_TEXT, "5,17,9", "token ids in place of a text; nothing is added to them", AT(ids), 0},
@@ -320,6 +325,8 @@ static FtxStatus loop(Run *r, FtxError *err)
         for (size_t i = 0; i < n && !s; i++)
             answers_take(&r->answers, &events[i]);
         answers_print(&r->answers);
+        if (r->o->stream)
+            fflush(stdout);
     }
     free(events);
     return s;
@@ -410,6 +417,11 @@ static int check_prompts(Run *r, Options *o, const TextList *rest)
                                                          : "an encoder answers none");
     if (r->info.kind == FTX_MODEL_SEQ2SEQ && rest->n < 2 && !has_ids(o) && !o->file)
         o->batch = true; /* each line of standard input is a source */
+    if (o->stream && (!o->batch || o->json || r->info.kind == FTX_MODEL_ENCODER))
+        return command_mistake("run", "--stream: %s",
+                               !o->batch ? "only with --batch or --requests; one text comes piece by piece without it"
+                               : o->json ? "it prints JSON of its own; not with --json"
+                                         : "an encoder writes no text");
     if (o->keep_newline && o->batch)
         return command_mistake("run", "--keep-newline: each line is a prompt, so no prompt has a newline");
     code = check_encoder_options(r, rest);
@@ -460,6 +472,7 @@ static int run_decoder(Run *r, char *text, size_t bytes, double open_seconds)
     all->info = r->info;
     all->json = o->json;
     all->batch = o->batch;
+    all->stream = o->stream;
     all->logits = o->logits;
     all->shows_cached = o->prefix_cache;
     all->draws = r->request.temperature > 0.0f && r->request.beams <= 1;
@@ -468,7 +481,7 @@ static int run_decoder(Run *r, char *text, size_t bytes, double open_seconds)
     if (has_ids(o) || text)
         answers_add(all, text, bytes);
     s = loop(r, &err);
-    if (command_stopped && (o->json || o->requests))
+    if (command_stopped && (o->json || o->requests || o->stream))
         end_unfinished(r);
     if (!o->json && !o->batch && !all->failed && (!s || all->tokens)) {
         putchar('\n');

@@ -14,7 +14,7 @@ typedef struct Vectors {
     Exchange *x;
     Served *m;
     bool base64, normalize;
-    bool answered; /* a refusal, or all of it */
+    bool answered;            /* a refusal, or all of it */
     struct VectorPart *parts; /* [count] */
     float *vectors;           /* [count][m->info.states] */
     size_t count, open, done, tokens, cached;
@@ -159,7 +159,8 @@ static bool read_texts(Vectors *v, const json_t *root, const FtxRequest *q, Faul
     const bool list = json_is_array(input) && !json_is_integer(first);
     const size_t n = list ? json_array_size(input) : 1;
 
-    if (!input || !n || n > MOST_TEXTS || (!json_is_string(list ? first : input) && !json_is_array(list ? first : input)))
+    if (!input || !n || n > MOST_TEXTS ||
+        (!json_is_string(list ? first : input) && !json_is_array(list ? first : input)))
         return fault(f, "input", "input: expected a string, token ids, or a list of 1 to %d of them", MOST_TEXTS);
     v->parts = command_must(calloc(n, sizeof *v->parts));
     for (v->count = 0; v->count < n;) {
