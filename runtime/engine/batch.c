@@ -56,3 +56,34 @@ void batch_share(const BatchItem *item, int n, int budget, int *tokens)
         if (!item[i].lanes && !item[i].whole)
             share_more(&s, i);
 }
+
+/* The largest size of at most `tokens`, or 0; *next: the one behind it, 0: there is none. */
+static int size_below(const BatchSizes *s, int tokens, int *next)
+{
+    const int last = s->n ? (int)s->bucket[s->n - 1] : 0;
+    int below = 0;
+
+    *next = s->tile ? last + s->tile - last % s->tile : 0;
+    for (uint32_t i = s->n; i-- > 0 && below == 0;)
+        if ((int)s->bucket[i] > tokens)
+            *next = (int)s->bucket[i];
+        else
+            below = (int)s->bucket[i];
+    if (s->tile && tokens >= *next && tokens >= last) {
+        below = tokens - tokens % s->tile;
+        *next = below + s->tile;
+    }
+    return below;
+}
+
+int batch_fit(int budget, int decode, int need, const BatchSizes *sizes)
+{
+    const int tokens = need < budget - decode ? decode + need : budget;
+    int next;
+    const int below = size_below(sizes, tokens, &next);
+    const bool cut = decode + need > budget;
+
+    if (!decode || below == tokens || 2 * (below - decode) < tokens - decode)
+        return budget;
+    return cut || 2 * (tokens - below) < next - below ? below : budget;
+}

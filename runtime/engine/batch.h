@@ -3,6 +3,7 @@
 #define FTX_BATCH_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum { BATCH_MOST_PARTIAL = 2 }; /* prompts that are read in part at any time */
 
@@ -17,5 +18,17 @@ typedef struct BatchItem {
  * whole. One that does not fit gets half of what is left at its turn, those that have started first, so that shorter
  * ones behind it are read, too; then it gets what nobody else needs. Of one with `whole`, so many are read if they fit. */
 void batch_share(const BatchItem *item, int n, int budget, int *tokens);
+
+/* Numbers of tokens that fill a step: with one token more it takes as long as with many more. */
+typedef struct BatchSizes {
+    const uint32_t *bucket; /* [n]: of programs for so many tokens, ascending */
+    uint32_t n;
+    int tile; /* beyond these the multiples of so many rows; 0: none */
+} BatchSizes;
+
+/* The budget of a step in which `decode` rows decode and prompts need `need` tokens: `budget`, or the largest size in it if
+ * the tokens beyond that would fill less than half of the next size, or if they are cut off by `budget` anyway. Such tokens come
+ * with the next step, which the rows that decode need in any case. At least half of the prompts' tokens stay. */
+int batch_fit(int budget, int decode, int need, const BatchSizes *sizes);
 
 #endif

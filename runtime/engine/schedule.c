@@ -345,6 +345,22 @@ static void list_batch(FtxEngine *e)
     }
 }
 
+/* Prompts need not begin a size of a GPU's programs with a few tokens. A processor's take time by the token. */
+static int fit_budget(const FtxEngine *e, int budget, int decode)
+{
+    const int rows = 128; /* of a tile of matrix products with many rows, ours and cuBLASLt's */
+    BatchSizes sizes = {.bucket = e->step.bucket, .n = e->step.n, .tile = rows};
+    int need = 0;
+
+    if (!e->api->asynchronous)
+        return budget;
+    while (sizes.n && sizes.bucket[sizes.n - 1] == 0) /* programs of any size */
+        sizes.n--;
+    for (uint32_t i = 0; i < e->running.n; i++)
+        need += e->batch[i].need;
+    return batch_fit(budget, decode, need, &sizes);
+}
+
 /* Tokens of the next step. A prompt that is read in one step may need them all: where it does not fit beside the sequences that
  * decode, these wait. */
 static int budget_of(FtxEngine *e)
@@ -356,7 +372,7 @@ static int budget_of(FtxEngine *e)
     for (uint32_t i = 0; i < e->running.n; i++)
         decode += e->batch[i].lanes;
     if (!e->facts->whole_prompts)
-        return pace_tokens(&e->pace, decode, most);
+        return fit_budget(e, pace_tokens(&e->pace, decode, most), decode);
     for (uint32_t i = 0; i < e->running.n; i++)
         waits = waits || e->batch[i].whole > most - decode;
     for (uint32_t i = 0; i < e->running.n && waits; i++)

@@ -35,7 +35,7 @@ def events(*words, **how):
 fable = compile_model("fable", "specs/fable.lua")
 prompts = ["Once upon a time", "The king", "A fox went", "There was a girl who"] * 3
 lines = "\n".join(prompts) + "\n"
-SET = ("--temperature", "0.8", "--seed", "3", "-n", "14")
+SET = ("--temperature", "0.8", "--seed", "3", "-n", "14", "--stop", " the zebra") # " the" is held back until it is none
 
 # lines of text
 want = run(fable, "--batch", "--json", *SET, text=lines).stdout.splitlines()
@@ -99,6 +99,11 @@ check(process.wait(60) == 130 and time.time() < deadline, "it ends")
 ends = [e for e in seen if "finish" in e]
 check(sorted(e["line"] for e in ends) == list(range(1, 13)) and {e["finish"] for e in ends} == {"cancel"}, ends)
 process.stdin.close()
+
+one = subprocess.Popen([FTXC, "run", fable, "-d", "cpu", "-q", "--batch", "--stream", "-n", "90", "--ignore-eos", "The king"], stdout=subprocess.PIPE)
+first = os.read(one.stdout.fileno(), 1 << 16)
+rest = one.stdout.read()
+check(one.wait(60) == 0 and b"finish" not in first and b"finish" in rest and len(first + rest) < 4096, "less than a buffer, and it does not wait for the end")
 
 for words, why in ((("--stream", "a"), "only with --batch"), (("--stream", "--batch", "--json"), "not with --json")):
     check(why in run(fable, *words, code=2).stderr, words)

@@ -348,12 +348,69 @@ static void test_short_ones(void **state)
     assert_true(steps[0] < steps[1] && steps[1] == (10000 + 8 * 20 + 127) / 128);
 }
 
+/* batch_fit, by looking at all numbers of tokens. */
+static int plain_fit(int budget, int decode, int need, const BatchSizes *s)
+{
+    const int wanted = decode + need < budget ? decode + need : budget;
+    bool full[8192] = {false};
+    int below = wanted, above = wanted + 1;
+
+    for (uint32_t i = 0; i < s->n; i++)
+        full[s->bucket[i]] = true;
+    for (int i = 1; s->tile && i < 8192; i++)
+        if ((!s->n || i > (int)s->bucket[s->n - 1]) && i % s->tile == 0)
+            full[i] = true;
+    while (below && !full[below])
+        below--;
+    while (above < 8192 && !full[above])
+        above++;
+    if (!decode || below == wanted || below - decode < (wanted - decode + 1) / 2)
+        return budget;
+    if (decode + need > budget)
+        return below;
+    return above < 8192 && 2 * (wanted - below) < above - below ? below : budget;
+}
+
+static void test_fit(void **state)
+{
+    static const uint32_t ours[] = {128, 192, 256, 512};
+    const BatchSizes h200 = {.bucket = ours, .n = 4, .tile = 128};
+
+    (void)state;
+    assert_int_equal(batch_fit(2048, 30, 227, &h200), 256);   /* one token too many: it waits */
+    assert_int_equal(batch_fit(2048, 0, 257, &h200), 2048);   /* no step follows in any case */
+    assert_int_equal(batch_fit(2048, 30, 226, &h200), 2048);  /* full */
+    assert_int_equal(batch_fit(2048, 30, 400, &h200), 2048);  /* 430 of 512 */
+    assert_int_equal(batch_fit(2048, 250, 12, &h200), 256);   /* 6 of 12 stay */
+    assert_int_equal(batch_fit(2048, 250, 13, &h200), 2048);  /* 6 of 13 would be less than half */
+    assert_int_equal(batch_fit(2048, 300, 270, &h200), 512);  /* 58 beyond 512 */
+    assert_int_equal(batch_fit(2048, 300, 280, &h200), 2048); /* 68 */
+    assert_int_equal(batch_fit(1000, 300, 5000, &h200), 896); /* cut in any case */
+    assert_int_equal(batch_fit(640, 300, 5000, &h200), 640);
+    for (uint64_t seed = 1; seed <= 20000; seed++) {
+        uint32_t bucket[4], n = 0;
+        BatchSizes s;
+
+        dice_state = seed;
+        s = (BatchSizes){.bucket = bucket, .tile = dice(4) ? 1 + (int)dice(200) : 0};
+        for (uint32_t at = 0; n < dice(5) && n < 4; n++)
+            at = bucket[n] = at + 1 + dice(200);
+        s.n = n;
+        const int decode = (int)dice(300), budget = decode + 1 + (int)dice(2000), need = (int)dice(3000);
+        const int got = batch_fit(budget, decode, need, &s);
+
+        assert_int_equal(got, plain_fit(budget, decode, need, &s));
+        assert_in_range(got, decode + (need > 0), budget); /* a prompt goes on */
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order),        cmocka_unit_test(test_passed),     cmocka_unit_test(test_fair),
         cmocka_unit_test(test_fair_entries), cmocka_unit_test(test_fair_anew),  cmocka_unit_test(test_fair_idle),
         cmocka_unit_test(test_shares),       cmocka_unit_test(test_short_ones), cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_fit),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -215,10 +215,38 @@ static void test_next_fails(void **state)
     close_bed(&b);
 }
 
+/* The fake device has a program for 16 tokens: of a prompt of 17 beside a row that decodes 15 come first. On a device that
+ * does not run ahead, a processor, all come at once. */
+static void test_full_steps(void **state)
+{
+    (void)state;
+    for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
+        const FakeSizes sizes = sizes_without_ends();
+        FtxStats s;
+        Job a, c;
+        Bed b;
+
+        reset_fake(asynchronous, 100);
+        open_bed(&b, &sizes);
+        begin(&b, &a, 3, 30, 1);
+        step(&b);
+        begin(&b, &c, 17, 20, 2);
+        run(&b);
+        compare(&a);
+        compare(&c);
+        s = ftx_engine_stats(b.engine);
+        assert_int_equal(s.mixed.steps, asynchronous ? 2 : 1);
+        assert_int_equal(s.mixed.tokens, 17);
+        assert_idle(b.engine);
+        close_bed(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_ghosts),
-                                       cmocka_unit_test(test_ghost_runs_once), cmocka_unit_test(test_next_fails)};
+                                       cmocka_unit_test(test_ghost_runs_once), cmocka_unit_test(test_next_fails),
+                                       cmocka_unit_test(test_full_steps)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
