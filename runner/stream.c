@@ -46,6 +46,6 @@ void stream_refuse(const Answers *all, const Job *j)
         return;
     }
     command_print("%s: line %zu: %s\n", command_program, j->number, j->refusal);
-    runner_json_print(json_pack("{sI so}", "line", (json_int_t)j->number, "error",
-                                runner_json_text(j->refusal, strlen(j->refusal))));
+    runner_json_print(
+        json_pack("{sI so}", "line", (json_int_t)j->number, "error", runner_json_text(j->refusal, strlen(j->refusal))));
 }

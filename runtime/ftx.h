@@ -41,8 +41,8 @@
  * ftx_engine_open has returned, no call on that engine but ftx_engine_trace_begin allocates host or device memory until
  * ftx_engine_close.
  *
- * Threads: any thread may use a model, several at once. An engine may be used by one thread at a time. Two engines of
- * one model may run at the same time.
+ * Threads: any thread may use a model, several at once. An engine may be used by one thread at a time, but for
+ * ftx_engine_post, ftx_engine_post_cancel and ftx_engine_wake. Two engines of one model may run at the same time.
  *
  * Versions: a program built with this header runs with any later libftx of the same major version. Structs that may
  * grow begin with their size as the program's compiler saw it: the library reads and writes no more than that, and
@@ -149,6 +149,9 @@ typedef struct FtxOptions {
      * that ftx_engine_open measures; else, or if this memory is full, they are recomputed. 0: always. FTX_EINVAL: less than
      * a page; an artifact for several ranks. Texts do not depend on it. */
     uint64_t swap_bytes;
+
+    size_t
+        inbox; /* requests that other threads may post before a step takes them (ftx_engine_post); at most 65536. 0: none */
 } FtxOptions;
 
 /* A decoder continues a prompt. An encoder turns a text into vectors. A sequence-to-sequence model (a translator)
@@ -479,7 +482,7 @@ typedef struct FtxEvent {
 } FtxEvent;
 
 /* Opens an engine: memory for FtxModelInfo.sequences requests that run and FtxOptions.queue_requests that wait.
- * options may be NULL; allocator (NULL: the model's), kv_bytes, prefix_cache, overcommit, swap_bytes, queue_... and step_ms are read. On failure *engine is NULL: FTX_ENOMEM, FTX_EDEVICE. The engine keeps the model open. */
+ * options may be NULL; allocator (NULL: the model's), kv_bytes, prefix_cache, overcommit, swap_bytes, queue_..., step_ms and inbox are read. On failure *engine is NULL: FTX_ENOMEM, FTX_EDEVICE. The engine keeps the model open. */
 FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine **engine, FtxError *err);
 
 /* Adds a request to those that wait. It is copied: its pointers are needed during the call only. *id, if id is not
@@ -541,6 +544,23 @@ static inline FtxStats ftx_engine_stats(const FtxEngine *engine)
 /* Cancels a request with all its samples. One of the next steps gives each an event with FTX_FINISH_CANCEL.
  * FTX_EINVAL: it neither waits nor runs. */
 FtxStatus ftx_engine_cancel(FtxEngine *engine, uint64_t id, FtxError *err);
+
+/* From any thread, also while another one is in a call of this engine: posts a request, or the end of one. The next step
+ * takes them as ftx_engine_submit and ftx_engine_cancel do, requests in their order and when the queue has room. Of an
+ * engine with FtxOptions.inbox.
+ *
+ * Posting copies and checks the request as ftx_engine_submit does. FTX_EINVAL names the wrong field; FTX_EFULL: the prompt
+ * is too long, or the inbox is full. A cancel of a request that has ended already does nothing. FTX_EFULL: too many
+ * cancels are waiting for the next step. When the device has failed, what was posted gets an event as the others do, and
+ * both calls return the engine's error. No thread may be in these calls when the engine is closed. */
+FtxStatus ftx_engine_post(FtxEngine *engine, const FtxRequest *request, uint64_t *id, FtxError *err);
+FtxStatus ftx_engine_post_cancel(FtxEngine *engine, uint64_t id, FtxError *err);
+
+/* For the thread that steps: sleeps until something is posted, ftx_engine_wake is called (by any thread, also before), or
+ * `ms` milliseconds have passed; negative: no limit. Returns at once while a request waits or runs, and without an inbox.
+ * True: step again. */
+bool ftx_engine_wait(FtxEngine *engine, int ms);
+void ftx_engine_wake(FtxEngine *engine);
 
 /* One result of a beam search. */
 typedef struct FtxHypothesis {

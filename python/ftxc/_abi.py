@@ -111,6 +111,7 @@ class FtxOptions(Structure):
         ("devices", c_int * 8),
         ("device_count", c_size_t),
         ("swap_bytes", c_uint64),
+        ("inbox", c_size_t),
     ]
 
 
@@ -378,6 +379,10 @@ FUNCTIONS = {  # name: (result, [arguments])
     "ftx_engine_busy": (c_bool, [c_void_p]),
     "ftx_engine_read_stats": (c_int, [c_void_p, POINTER(FtxStats)]),
     "ftx_engine_cancel": (c_int, [c_void_p, c_uint64, POINTER(FtxError)]),
+    "ftx_engine_post": (c_int, [c_void_p, POINTER(FtxRequest), POINTER(c_uint64), POINTER(FtxError)]),
+    "ftx_engine_post_cancel": (c_int, [c_void_p, c_uint64, POINTER(FtxError)]),
+    "ftx_engine_wait": (c_bool, [c_void_p, c_int]),
+    "ftx_engine_wake": (None, [c_void_p]),
     "ftx_engine_hypotheses": (POINTER(FtxHypothesis), [c_void_p, c_uint64, POINTER(c_size_t)]),
     "ftx_engine_logits": (POINTER(c_float), [c_void_p, c_uint64]),
     "ftx_engine_score": (c_int, [c_void_p, POINTER(c_int32), c_size_t, POINTER(c_float), POINTER(FtxError)]),

@@ -28,14 +28,15 @@ typedef struct EngineSizes {
     int threads;
     size_t stream, hyp_text;
     bool prefix;
-    uint32_t swap; /* KV pages on the host */
+    uint32_t swap;  /* KV pages on the host */
+    uint32_t inbox; /* requests in it */
 } EngineSizes;
 
 /* Places the engine and its arrays in one block. Called twice: for the size, then with the block. */
 static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, const EngineSizes *size)
 {
     const uint32_t lanes = f->beams > 1 ? f->beams : 0;
-    const uint32_t slots = size->slots, requests = slots + size->waiting;
+    const uint32_t slots = size->slots, requests = slots + size->waiting + size->inbox;
     const uint32_t pages = (f->context + f->kv_block - 1) / f->kv_block;
     FtxEngine none, *e = carve(c, 1, sizeof *e), *to = e ? e : &none;
     Request nobody, *r;
@@ -54,6 +55,9 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, const EngineSizes 
     to->running.at = carve(c, requests, sizeof *to->running.at);
     to->ending.at = carve(c, requests, sizeof *to->ending.at);
     to->unused.at = carve(c, requests, sizeof *to->unused.at);
+    to->inbox.free.at = carve(c, size->inbox, sizeof *to->inbox.free.at);
+    to->inbox.full.at = carve(c, size->inbox, sizeof *to->inbox.full.at);
+    to->inbox.cancel = carve(c, size->inbox ? requests : 0, sizeof *to->inbox.cancel);
     to->free_slot = carve(c, slots, sizeof *to->free_slot);
     to->free_source = carve(c, f->sources, sizeof *to->free_source);
     to->source_users = carve(c, f->sources, sizeof *to->source_users);
@@ -220,6 +224,7 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
         .hyp_text = hypothesis_bytes(f, model->tokenizer),
         /* A translator's pages depend on its source, those of a prompt that is seen whole on its end. */
         .prefix = o.prefix_cache && f->kind == FTX_MODEL_DECODER && !f->whole_prompts,
+        .inbox = (uint32_t)o.inbox,
         .swap = o.overcommit && f->kind == FTX_MODEL_DECODER ? swap_count(model, o.swap_bytes, most_swapped) : 0,
     };
 
@@ -227,6 +232,9 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
         return ftx_fail(err, FTX_EINVAL, "step_ms: expected 0 to %d, found %zu", MOST_STEP_MS, o.step_ms);
     if (o.queue_requests > MOST_WAITING)
         return ftx_fail(err, FTX_EINVAL, "queue_requests: expected 0 to %d, found %zu", MOST_WAITING, o.queue_requests);
+    if (o.inbox > MOST_WAITING || (o.inbox && f->kind == FTX_MODEL_ENCODER))
+        return ftx_fail(err, FTX_EINVAL, "inbox: %s",
+                        o.inbox > MOST_WAITING ? "expected 0 to 65536" : "an encoder takes no requests");
     if (o.swap_bytes && !sizes.swap)
         return ftx_fail(err, FTX_EINVAL, "swap_bytes (--swap-memory): %s",
                         o.overcommit && f->kind == FTX_MODEL_DECODER
@@ -249,7 +257,7 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
     e->plan = model->plan->head;
     e->api = model->api;
     e->by_role = f->fixed_sums && e->api->asynchronous;
-    e->next_id = 1;
+    atomic_init(&e->next_id, 1);
     if (o.overcommit && f->kind == FTX_MODEL_DECODER)
         grow_begin(e);
     atomic_fetch_add(&model->users, 1);
@@ -258,6 +266,8 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
         s = pace_measure(e, o.step_ms, err);
     if (!s)
         s = swap_open(e, err);
+    if (!s)
+        s = inbox_open(e, sizes.inbox, err);
     if (s) {
         ftx_engine_close(e);
         return s;
@@ -282,6 +292,7 @@ void ftx_engine_close(FtxEngine *e)
         e->api->session_close(e->session);
     }
     tokenizer_scratch_close(e->scratch);
+    inbox_close(e);
     memory_free(&memory, e, e->block_bytes);
     model_leave(model);
 }
@@ -357,6 +368,7 @@ FtxStatus ftx_engine_step(FtxEngine *e, FtxEvent *events, size_t max, size_t *n,
         return s;
     const int64_t from = e->trace ? trace_now() : 0;
 
+    inbox_take(e);
     submit_end_others(e, &v);
     if (v.max - v.n >= e->slots) /* else the step runs in the next call */
         s = flight_step(e, &v, &why);
@@ -364,6 +376,7 @@ FtxStatus ftx_engine_step(FtxEngine *e, FtxEvent *events, size_t max, size_t *n,
         e->dead = why;
         e->dead.status = s;
         end_all(e, &v);
+        inbox_fail(e, &v);
         ftx_fail(err, s, "%s", why.text);
     }
     for (size_t i = 0; i < v.n; i++)

@@ -13,6 +13,9 @@
 #ifndef FTX_ENGINE_H
 #define FTX_ENGINE_H
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "../../kernels/device/io.h"
 #include "../base/team.h"
 #include "../device/trace.h"
@@ -83,7 +86,9 @@ typedef enum RequestState {
 } RequestState;
 
 typedef struct Request {
-    uint64_t id;
+    uint64_t id;       /* 0: not the engine's yet, or never used */
+    uint64_t posted;   /* in the inbox: its id to come */
+    uint64_t fair_key; /* likewise: FtxRequest.fair_key */
     void *user;
     RequestState state;
     bool cancelled, wants_logits, has_logits, wants_logprob;
@@ -227,6 +232,19 @@ typedef struct Swap { /* FtxOptions.swap_bytes */
     double token_us;  /* to recompute a token */
 } Swap;
 
+typedef struct Inbox {       /* FtxOptions.inbox: see inbox.c */
+    uint32_t most;           /* requests in it, free and full; 0: there is no inbox */
+    pthread_mutex_t reading; /* held while a request is read: of the memory of the tokenizer, too */
+    pthread_mutex_t lock;    /* of all below */
+    pthread_cond_t changed;
+    RequestList free, full; /* full: with a request, in order */
+    uint64_t *cancel;       /* [requests]: ids to cancel */
+    uint32_t n_cancels;
+    atomic_uint n; /* full and cancels together; read without the lock */
+    bool woken;
+    FtxError dead; /* as that of the engine */
+} Inbox;
+
 struct FtxEngine {
     FtxModel *model;
     Memory memory;
@@ -292,7 +310,8 @@ struct FtxEngine {
     float used;       /* of max_new, by those that have ended: the mean, the last ones count more */
     Pace pace;        /* FtxOptions.step_ms */
     Swap swap;
-    uint64_t next_id;
+    Inbox inbox;
+    _Atomic uint64_t next_id;
     FtxError dead; /* .status not 0: the device has failed */
 };
 
@@ -302,7 +321,11 @@ typedef struct Events {
     size_t n, max;
 } Events;
 
-double engine_now(void);                     /* seconds of a monotonic clock */
+double engine_now(void); /* seconds of a monotonic clock */
+/* r, which is in no list, waits with its further samples. There is room. */
+void submit_enter(FtxEngine *e, Request *r, uint64_t fair_key);
+bool submit_has_room(const FtxEngine *e, const Request *r); /* for it and its further samples to wait */
+FtxStatus submit_too_many(const FtxEngine *e, uint32_t samples, FtxError *err); /* FTX_EINVAL */
 uint32_t submit_waiting(const FtxEngine *e); /* requests that wait, or have an event to come that they ended there */
 uint64_t submit_waiting_tokens(const FtxEngine *e);
 FtxEvent *submit_add_event(Events *v, const Request *r);
@@ -310,6 +333,14 @@ FtxEvent *submit_add_event(Events *v, const Request *r);
  * that flight. */
 void submit_end_running(FtxEngine *e, Request *r);
 void submit_end_others(FtxEngine *e, Events *v); /* those that were cancelled, or have not begun by their deadline */
+
+/* inbox.c */
+FtxStatus inbox_open(FtxEngine *e, uint32_t most, FtxError *err); /* of an engine whose requests are all unused */
+void inbox_close(FtxEngine *e);
+void inbox_read_begin(FtxEngine *e); /* around request_fill */
+void inbox_read_end(FtxEngine *e);
+void inbox_take(FtxEngine *e);            /* requests to the queue, as long as that has room; cancels */
+void inbox_fail(FtxEngine *e, Events *v); /* the device has failed: events of all that is in it */
 
 /* flight.c */
 /* Enqueues what there is to run, waits for one run, adds its events. */
@@ -435,7 +466,8 @@ static inline bool engine_reads_logits(const Request *r)
 /* A request waits, runs or has an event to come. */
 static inline bool engine_busy(const FtxEngine *e)
 {
-    return !e->dead.status && (e->waiting.n || e->running.n || e->ending.n);
+    return !e->dead.status &&
+           (e->waiting.n || e->running.n || e->ending.n || (e->inbox.most && atomic_load(&e->inbox.n)));
 }
 
 /* What to raise for more KV pages. */

@@ -25,6 +25,38 @@ uint64_t submit_waiting_tokens(const FtxEngine *e)
     return n;
 }
 
+bool submit_has_room(const FtxEngine *e, const Request *r)
+{
+    if (submit_waiting(e) + r->together > e->most_waiting)
+        return false;
+    return !e->waiting.n || !e->most_waiting_tokens ||
+           submit_waiting_tokens(e) + (uint64_t)r->prompt <= e->most_waiting_tokens;
+}
+
+FtxStatus submit_too_many(const FtxEngine *e, uint32_t samples, FtxError *err)
+{
+    return ftx_fail(err, FTX_EINVAL, "samples: %u, but only %u requests may wait (FtxOptions.queue_requests)", samples,
+                    e->most_waiting);
+}
+
+void submit_enter(FtxEngine *e, Request *r, uint64_t fair_key)
+{
+    const uint32_t n = r->together;
+
+    for (uint32_t i = 0; i < n; i++) {
+        Request *one = r;
+
+        if (i) {
+            one = list_last(&e->unused, 0);
+            e->unused.n--;
+            request_follow(e, one, r, (int)i);
+        }
+        one->state = REQUEST_WAITING;
+        one->fair_entry = fair_enter(&e->fair, fair_key);
+        list_add(&e->waiting, one);
+    }
+}
+
 FtxStatus ftx_engine_submit(FtxEngine *e, const FtxRequest *request, uint64_t *id, FtxError *err)
 {
     FtxRequest q;
@@ -44,32 +76,25 @@ FtxStatus ftx_engine_submit(FtxEngine *e, const FtxRequest *request, uint64_t *i
     if (q.samples > 1 && (uint32_t)q.samples <= e->slots)
         n = (uint32_t)q.samples; /* request_fill refuses more */
     if (n > e->most_waiting)
-        return ftx_fail(err, FTX_EINVAL, "samples: %u, but only %u requests may wait (FtxOptions.queue_requests)", n,
-                        e->most_waiting);
+        return submit_too_many(e, n, err);
     if (submit_waiting(e) + n > e->most_waiting)
         return ftx_fail(err, FTX_EFULL, "%u requests wait already: step the engine, then submit again",
                         submit_waiting(e));
     r = list_last(&e->unused, 0);
+    inbox_read_begin(e);
     s = request_fill(e, r, &q, err);
+    inbox_read_end(e);
     if (s)
         return s;
     if (e->waiting.n && e->most_waiting_tokens &&
         submit_waiting_tokens(e) + (uint64_t)r->prompt > e->most_waiting_tokens)
         return ftx_fail(err, FTX_EFULL, "%llu tokens of prompts wait already: step the engine, then submit again",
                         (unsigned long long)submit_waiting_tokens(e));
-    r->id = e->next_id++;
+    r->id = atomic_fetch_add(&e->next_id, 1);
     r->submitted = engine_now();
     r->began = r->first = 0.0;
-    for (uint32_t i = 1; i < n; i++)
-        request_follow(e, list_last(&e->unused, i), r, (int)i);
-    for (uint32_t i = 0; i < n; i++) {
-        Request *one = list_last(&e->unused, 0);
-
-        e->unused.n--;
-        one->state = REQUEST_WAITING;
-        one->fair_entry = fair_enter(&e->fair, q.fair_key);
-        list_add(&e->waiting, one);
-    }
+    e->unused.n--;
+    submit_enter(e, r, q.fair_key);
     if (id)
         *id = r->id;
     return FTX_OK;

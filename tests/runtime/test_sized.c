@@ -27,7 +27,7 @@ static void test_no_padding(void **state)
 {
 #define ENDS_WITH(type, field) assert_int_equal(offsetof(type, field) + sizeof(((type *)0)->field), sizeof(type))
     (void)state;
-    ENDS_WITH(FtxOptions, swap_bytes);
+    ENDS_WITH(FtxOptions, inbox);
     ENDS_WITH(FtxModelInfo, states);
     ENDS_WITH(FtxRequest, states);
     ENDS_WITH(FtxEvent, states_count);
