@@ -76,14 +76,15 @@ static int size_below(const BatchSizes *s, int tokens, int *next)
     return below;
 }
 
-int batch_fit(int budget, int decode, int need, const BatchSizes *sizes)
+int batch_fit(int budget, int most, int decode, int need, const BatchSizes *sizes)
 {
     const int tokens = need < budget - decode ? decode + need : budget;
     int next;
     const int below = size_below(sizes, tokens, &next);
-    const bool cut = decode + need > budget;
 
-    if (!decode || below == tokens || 2 * (below - decode) < tokens - decode)
+    if (!decode || below == tokens || !next)
         return budget;
-    return cut || 2 * (tokens - below) < next - below ? below : budget;
+    if (2 * (tokens - below) < next - below)
+        return 2 * (below - decode) < tokens - decode ? budget : below;
+    return decode + need > budget && next <= most ? next : budget;
 }

@@ -27,8 +27,9 @@ typedef struct BatchSizes {
 } BatchSizes;
 
 /* The budget of a step in which `decode` rows decode and prompts need `need` tokens: `budget`, or the largest size in it if
- * the tokens beyond that would fill less than half of the next size, or if they are cut off by `budget` anyway. Such tokens come
- * with the next step, which the rows that decode need in any case. At least half of the prompts' tokens stay. */
-int batch_fit(int budget, int decode, int need, const BatchSizes *sizes);
+ * the tokens beyond that would fill less than half of the next size. Such tokens come with the next step, which the rows that
+ * decode need in any case. At least half of the prompts' tokens stay. Where `budget` cuts prompts and fills half of a size or
+ * more: that whole size, up to `most`. */
+int batch_fit(int budget, int most, int decode, int need, const BatchSizes *sizes);
 
 #endif

@@ -65,17 +65,12 @@ static void tell(Inbox *in)
 }
 
 /* NULL: there is none. */
-static Request *take_free(Inbox *in, FtxError *err, FtxStatus *s)
+static Request *take_free(Inbox *in)
 {
     Request *r = NULL;
 
     pthread_mutex_lock(&in->lock);
-    if (in->dead.status) {
-        *s = ftx_fail(err, in->dead.status, "%s", in->dead.text);
-    } else if (!in->free.n) {
-        *s = ftx_fail(err, FTX_EFULL, "the inbox has %u requests already (FtxOptions.inbox): post again after a step",
-                      in->most);
-    } else {
+    if (in->free.n) {
         r = list_last(&in->free, 0);
         in->free.n--;
     }
@@ -99,16 +94,17 @@ static FtxStatus read_request(FtxEngine *e, Request *r, const FtxRequest *reques
 FtxStatus ftx_engine_post(FtxEngine *e, const FtxRequest *request, uint64_t *id, FtxError *err)
 {
     Inbox *in = &e->inbox;
-    FtxStatus s = FTX_OK;
+    FtxStatus s;
     Request *r;
 
     if (!in->most)
         return ftx_fail(err, FTX_EINVAL, "ftx_engine_post: the engine was opened without an inbox (FtxOptions.inbox)");
     if (!request)
         return ftx_fail(err, FTX_EINVAL, "ftx_engine_post: request is NULL");
-    r = take_free(in, err, &s);
+    r = take_free(in);
     if (!r)
-        return s;
+        return ftx_fail(err, FTX_EFULL, "the inbox has %u requests already (FtxOptions.inbox): post again after a step",
+                        in->most);
     pthread_mutex_lock(&in->reading);
     s = read_request(e, r, request, err);
     pthread_mutex_lock(&in->lock);

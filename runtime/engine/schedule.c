@@ -358,7 +358,7 @@ static int fit_budget(const FtxEngine *e, int budget, int decode)
         sizes.n--;
     for (uint32_t i = 0; i < e->running.n; i++)
         need += e->batch[i].need;
-    return batch_fit(budget, decode, need, &sizes);
+    return batch_fit(budget, (int)e->facts->tokens, decode, need, &sizes);
 }
 
 /* Tokens of the next step. A prompt that is read in one step may need them all: where it does not fit beside the sequences that

@@ -349,7 +349,7 @@ static void test_short_ones(void **state)
 }
 
 /* batch_fit, by looking at all numbers of tokens. */
-static int plain_fit(int budget, int decode, int need, const BatchSizes *s)
+static int plain_fit(int budget, int most, int decode, int need, const BatchSizes *s)
 {
     const int wanted = decode + need < budget ? decode + need : budget;
     bool full[8192] = {false};
@@ -364,11 +364,11 @@ static int plain_fit(int budget, int decode, int need, const BatchSizes *s)
         below--;
     while (above < 8192 && !full[above])
         above++;
-    if (!decode || below == wanted || below - decode < (wanted - decode + 1) / 2)
+    if (!decode || below == wanted || above == 8192)
         return budget;
-    if (decode + need > budget)
-        return below;
-    return above < 8192 && 2 * (wanted - below) < above - below ? below : budget;
+    if (wanted - below < above - wanted)
+        return below - decode >= (wanted - decode + 1) / 2 ? below : budget;
+    return wanted < decode + need && above <= most ? above : budget;
 }
 
 static void test_fit(void **state)
@@ -377,16 +377,18 @@ static void test_fit(void **state)
     const BatchSizes h200 = {.bucket = ours, .n = 4, .tile = 128};
 
     (void)state;
-    assert_int_equal(batch_fit(2048, 30, 227, &h200), 256);   /* one token too many: it waits */
-    assert_int_equal(batch_fit(2048, 0, 257, &h200), 2048);   /* no step follows in any case */
-    assert_int_equal(batch_fit(2048, 30, 226, &h200), 2048);  /* full */
-    assert_int_equal(batch_fit(2048, 30, 400, &h200), 2048);  /* 430 of 512 */
-    assert_int_equal(batch_fit(2048, 250, 12, &h200), 256);   /* 6 of 12 stay */
-    assert_int_equal(batch_fit(2048, 250, 13, &h200), 2048);  /* 6 of 13 would be less than half */
-    assert_int_equal(batch_fit(2048, 300, 270, &h200), 512);  /* 58 beyond 512 */
-    assert_int_equal(batch_fit(2048, 300, 280, &h200), 2048); /* 68 */
-    assert_int_equal(batch_fit(1000, 300, 5000, &h200), 896); /* cut in any case */
-    assert_int_equal(batch_fit(640, 300, 5000, &h200), 640);
+    assert_int_equal(batch_fit(2048, 2048, 30, 227, &h200), 256);    /* one token too many: it waits */
+    assert_int_equal(batch_fit(2048, 2048, 0, 257, &h200), 2048);    /* no step follows in any case */
+    assert_int_equal(batch_fit(2048, 2048, 30, 226, &h200), 2048);   /* full */
+    assert_int_equal(batch_fit(2048, 2048, 30, 400, &h200), 2048);   /* 430 of 512 */
+    assert_int_equal(batch_fit(2048, 2048, 250, 12, &h200), 256);    /* 6 of 12 stay */
+    assert_int_equal(batch_fit(2048, 2048, 250, 13, &h200), 2048);   /* 6 of 13 would be less than half */
+    assert_int_equal(batch_fit(2048, 2048, 300, 270, &h200), 512);   /* 58 beyond 512 */
+    assert_int_equal(batch_fit(2048, 2048, 300, 280, &h200), 2048);  /* 68 */
+    assert_int_equal(batch_fit(1000, 2048, 300, 5000, &h200), 1024); /* cut in any case: 104 of 128 */
+    assert_int_equal(batch_fit(1000, 1023, 300, 5000, &h200), 1000);
+    assert_int_equal(batch_fit(950, 2048, 300, 5000, &h200), 896); /* 54 of 128 */
+    assert_int_equal(batch_fit(640, 2048, 300, 5000, &h200), 640);
     for (uint64_t seed = 1; seed <= 20000; seed++) {
         uint32_t bucket[4], n = 0;
         BatchSizes s;
@@ -397,10 +399,10 @@ static void test_fit(void **state)
             at = bucket[n] = at + 1 + dice(200);
         s.n = n;
         const int decode = (int)dice(300), budget = decode + 1 + (int)dice(2000), need = (int)dice(3000);
-        const int got = batch_fit(budget, decode, need, &s);
+        const int most = budget + (int)dice(200), got = batch_fit(budget, most, decode, need, &s);
 
-        assert_int_equal(got, plain_fit(budget, decode, need, &s));
-        assert_in_range(got, decode + (need > 0), budget); /* a prompt goes on */
+        assert_int_equal(got, plain_fit(budget, most, decode, need, &s));
+        assert_in_range(got, decode + (need > 0), most); /* a prompt goes on */
     }
 }
 
