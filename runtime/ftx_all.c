@@ -67,6 +67,7 @@
 #include "engine/schedule.c"
 #include "engine/tracing.c"
 #include "engine/submit.c"
+#include "engine/inbox.c"
 #include "engine/take.c"
 #include "engine/pace.c"
 #include "engine/flight.c"

@@ -58,7 +58,7 @@ void inbox_read_end(FtxEngine *e)
 /* --- any thread -------------------------------------------------------------------------------------------- */
 
 /* The engine sees the numbers without the lock. */
-static void tell(Inbox *in)
+static void note_change(Inbox *in)
 {
     atomic_store(&in->n, in->full.n + in->n_cancels);
     pthread_cond_signal(&in->changed);
@@ -119,7 +119,7 @@ FtxStatus ftx_engine_post(FtxEngine *e, const FtxRequest *request, uint64_t *id,
         if (id)
             *id = r->posted;
         list_add(&in->full, r);
-        tell(in);
+        note_change(in);
     }
     pthread_mutex_unlock(&in->lock);
     pthread_mutex_unlock(&in->reading);
@@ -144,7 +144,7 @@ FtxStatus ftx_engine_post_cancel(FtxEngine *e, uint64_t id, FtxError *err)
         s = ftx_fail(err, FTX_EFULL, "the inbox has %u cancels already: post again after a step", e->requests);
     } else if (i == in->n_cancels) {
         in->cancel[in->n_cancels++] = id;
-        tell(in);
+        note_change(in);
     }
     pthread_mutex_unlock(&in->lock);
     return s;
