@@ -25,15 +25,15 @@ typedef struct Asked {
     int input, output, fed, made;
 } Asked;
 
-static const Point decode_ms[] = {{1, 3.55},    {2, 3.9},    {8, 4.05},    {16, 3.97},  {32, 4.05},  {64, 4.38},   {65, 4.45},  {128, 4.65},
-                                  {129, 5.6},   {192, 5.85}, {193, 6.9},   {256, 7.1},  {257, 9.9},  {384, 11.5},  {512, 13.1}, {513, 14.5},
-                                  {1024, 24.0}, {2048, 45.8}};
+static const Point decode_ms[] = {{1, 3.55},  {2, 3.9},    {8, 4.05},   {16, 3.97},  {32, 4.05},   {64, 4.38},
+                                  {65, 4.45}, {128, 4.65}, {129, 5.6},  {192, 5.85}, {193, 6.9},   {256, 7.1},
+                                  {257, 9.9}, {384, 11.5}, {512, 13.1}, {513, 14.5}, {1024, 24.0}, {2048, 45.8}};
 static const Point prompt_ms[] = {
-    {2, 3.92},     {16, 3.99},    {17, 4.1},     {64, 4.3},     {65, 4.52},    {128, 4.63},   {129, 5.61},   {192, 5.88},
-    {193, 7.03},   {256, 7.09},   {257, 10.2},   {320, 10.48},  {384, 10.92},  {448, 11.66},  {512, 12.23},  {513, 14.22},
-    {640, 15.69},  {641, 18.0},   {768, 18.33},  {769, 21.0},   {896, 21.85},  {897, 22.9},   {1024, 23.6},  {1025, 25.5},
-    {1152, 26.3},  {1153, 28.0},  {1280, 28.6},  {1281, 31.0},  {1408, 31.7},  {1409, 33.7},  {1536, 34.41}, {1537, 38.0},
-    {1664, 38.5},  {1665, 40.0},  {1792, 41.0},  {1793, 42.5},  {1920, 43.5},  {1921, 44.8},  {2048, 45.8},
+    {2, 3.92},    {16, 3.99},   {17, 4.1},    {64, 4.3},    {65, 4.52},   {128, 4.63},  {129, 5.61},   {192, 5.88},
+    {193, 7.03},  {256, 7.09},  {257, 10.2},  {320, 10.48}, {384, 10.92}, {448, 11.66}, {512, 12.23},  {513, 14.22},
+    {640, 15.69}, {641, 18.0},  {768, 18.33}, {769, 21.0},  {896, 21.85}, {897, 22.9},  {1024, 23.6},  {1025, 25.5},
+    {1152, 26.3}, {1153, 28.0}, {1280, 28.6}, {1281, 31.0}, {1408, 31.7}, {1409, 33.7}, {1536, 34.41}, {1537, 38.0},
+    {1664, 38.5}, {1665, 40.0}, {1792, 41.0}, {1793, 42.5}, {1920, 43.5}, {1921, 44.8}, {2048, 45.8},
 };
 static const uint32_t buckets[] = {128, 192, 256, 512};
 
@@ -151,8 +151,8 @@ int main(int argc, char **argv)
             need += item[i].need;
             seen += writes ? a->input + a->made : 0;
         }
-        batch_share(item, running, batch_fit(pace_tokens(&pace, decode, STEP_TOKENS), STEP_TOKENS, decode, need, &sizes),
-                    tokens);
+        batch_share(item, running,
+                    batch_fit(pace_tokens(&pace, decode, STEP_TOKENS), STEP_TOKENS, decode, need, &sizes), tokens);
         for (int i = 0; i < running; i++)
             read += item[i].lanes ? 0 : tokens[i];
         ms = step_ms(decode, seen, read);
@@ -178,8 +178,9 @@ int main(int argc, char **argv)
         ttft[i] = (asked[i].first - asked[i].at) * 1e3;
         tpot[i] = (asked[i].end - asked[i].first) * 1e3 / (asked[i].output > 1 ? asked[i].output - 1 : 1);
     }
-    printf("%.0f tokens/s written in %.2f s; %d steps with prompts, %.1f ms each, %d others, %.1f ms each\n", written / now, now,
-           steps[1], steps[1] ? kind_ms[1] / steps[1] : 0.0, steps[0], steps[0] ? kind_ms[0] / steps[0] : 0.0);
+    printf("%.0f tokens/s written in %.2f s; %d steps with prompts, %.1f ms each, %d others, %.1f ms each\n",
+           written / now, now, steps[1], steps[1] ? kind_ms[1] / steps[1] : 0.0, steps[0],
+           steps[0] ? kind_ms[0] / steps[0] : 0.0);
     print_row("TTFT", ttft, n);
     print_row("TPOT", tpot, n);
     free(asked);
