@@ -6,8 +6,15 @@
 //@ consts  X: type(x)  Y: type(q)  KV: type($k)
 //@ consts  H: append.heads  G: append.kv_heads  E: E  ROT: append.rot  EPS: append.eps
 //@ consts  BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  THREADS: 128
+//@ consts  VEC: (E * sizeof(x) % 16 == 0 ? 16 : E * sizeof(x) % 8 == 0 ? 8 : 4) / sizeof(x)
+//@ consts  LANES: min(32, pow2(ceil_div(E, VEC)))
+//@ tune    PER: 1 2 4 5
+//@ prefer  PER=1 if T_MAX <= 64 || H + 2 * G <= THREADS / LANES
+//@ prefer  PER=2 if H + 2 * G <= 2 * (THREADS / LANES)
+//@ prefer  PER=4 if H + 2 * G <= 4 * (THREADS / LANES)
+//@ prefer  PER=5
 //@ fits    E % 2 == 0 && sizeof(KV) > 1
-//@ launch  grid T, ceil_div(H + 2 * G, THREADS / 32)   block THREADS
+//@ launch  grid T, ceil_div(H + 2 * G, THREADS / LANES * PER)   block THREADS
 //@ moves   2 * sizeof(x) * T * N
 //@ overlap yes
 #include "append_norm.cuh"
@@ -18,6 +25,7 @@ struct Config {
     using KV = @KV@;
     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@;
     static constexpr int BLOCK = @BLOCK@, PAGES = @PAGES@, THREADS = @THREADS@;
+    static constexpr int VEC = @VEC@, LANES = @LANES@, PER = @PER@;
     static constexpr float EPS = @EPS@;
 };
 extern "C" __global__ void __launch_bounds__(Config::THREADS)

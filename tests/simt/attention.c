@@ -329,10 +329,11 @@ static void add_rope(Suite *s, DType t, int H, int E, int rot, const char *style
     take(s, &g, &c, "rope");
 }
 
-static void add_append_norm(Suite *s, DType t, DType kv, int E, int rot)
+/* per: heads that a warp's lanes take one after another */
+static void add_append_norm(Suite *s, DType t, DType kv, int E, int rot, int per)
 {
     Ir g = begin();
-    Case c = {.kv = kv};
+    Case c = {.kv = kv, .use = {{"PER", per}}, .n_use = 1};
     const int x = input(&g, 7 * E, t), qg = weight(&g, "g", E, 0, t), kg = weight(&g, "h", E, 0, t);
     char table[12] = "-";
 
@@ -418,11 +419,12 @@ void parts(void **state)
         add_head_parts(s, types[t], 3, 16, 1, 8);
         add_head_parts(s, types[t], 2, 7, 2, 300);
         add_cache(s, types[t], types[t], 2, 24, false);
-        add_append_norm(s, types[t], types[t], (const int[]){24, 128, 72}[t], (const int[]){24, 0, 16}[t]);
-        add_append_norm(s, types[t], DT_FP32, (const int[]){136, 40, 512}[t], 8);
+        add_append_norm(s, types[t], types[t], (const int[]){24, 128, 72}[t], (const int[]){24, 0, 16}[t], 1);
+        add_append_norm(s, types[t], DT_FP32, (const int[]){136, 40, 512}[t], 8, t == 2 ? 2 : 4);
+        add_append_norm(s, types[t], types[t], (const int[]){264, 136, 20}[t], (const int[]){264, 136, 10}[t], 5);
         add_cache(s, types[t], t ? types[t] : DT_BF16, 3, 40, true);
     }
-    finish(s, 53);
+    finish(s, 56);
 }
 
 /* --- values inside keys ------------------------------------------------------------------------------ */
