@@ -135,6 +135,65 @@ static Id gate_and_up(lua_State *L, const char *gate, const char *up, const char
     return value_add(L, OP_PAIRS, gu, 0, 0, &attrs);
 }
 
+/* The rows of the gate of each expert, or of up (part 1): `name`, or those of gate_up. */
+static Id one_of_two(lua_State *L, const char *name, int64_t experts, int64_t part)
+{
+    const Id own = weight_option(L, 3, name, "experts"), both = weight_option(L, 3, "gate_up", "experts");
+    Attrs attrs = {0};
+    int64_t rows;
+
+    if (own || !both)
+        return own;
+    rows = value_at(L, both)->shape.dim[0].n / experts;
+    attrs_int(&attrs, "from", part * (rows / 2));
+    attrs_int(&attrs, "count", rows / 2);
+    attrs_int(&attrs, "every", rows);
+    return value_add(L, OP_ROWS, both, 0, 0, &attrs);
+}
+
+/* Columns from + 0 .. from + count - 1 of x. */
+static Id columns(lua_State *L, Id x, int64_t from, int64_t count)
+{
+    Attrs attrs = {0};
+
+    attrs_int(&attrs, "from", from);
+    attrs_int(&attrs, "count", count);
+    return value_add(L, OP_SLICE, x, 0, 0, &attrs);
+}
+
+/* weigh_input: down of kind(s * gate x) * (s * up x), where s is the weight of the row's expert. The products are linear, and
+ * expert_sum brings the second s. */
+static Id weighed(lua_State *L, Id x, Id routes, const Attrs *experts)
+{
+    static const char *const others[] = {"gate_bias",   "up_bias",     "gate_up_bias", "down_bias",
+                                         "interleaved", "alpha",       "limit"};
+    const Id gate = one_of_two(L, "gate", experts->at[0].i, 0), up = one_of_two(L, "up", experts->at[0].i, 1);
+    const int64_t k = value_at(L, routes)->shape.dim[1].n / 2;
+    Attrs kind = {0};
+    Id g, u, s, h = 0;
+    int64_t width;
+
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (lua_getfield(L, 3, others[i]) != LUA_TNIL)
+            sandbox_fail(L, "experts: %s cannot stand beside weigh_input", others[i]);
+    if (!gate || !up)
+        sandbox_fail(L, "experts: %s is missing", gate ? "up" : "gate");
+    lua_getfield(L, 3, "kind");
+    attrs_word(&kind, "kind", arg_word(L, -1, "experts: kind"));
+    g = value_add_shaped(L, OP_EXPERT_LINEAR, (Id[IR_MAX_ARGS]){x, routes, gate}, experts, (Shape){0});
+    u = value_add_shaped(L, OP_EXPERT_LINEAR, (Id[IR_MAX_ARGS]){x, routes, up}, experts, (Shape){0});
+    s = value_add(L, OP_ROUTE_WEIGHTS, routes, 0, 0, NULL);
+    width = value_at(L, g)->shape.dim[1].n / k;
+    for (int64_t i = 0; i < k; i++) {
+        Id part = value_add(L, OP_MUL, columns(L, g, i * width, width), columns(L, s, i, 1), 0, NULL);
+
+        part = value_add(L, OP_ACT, part, 0, 0, &kind);
+        part = value_add(L, OP_MUL, part, columns(L, u, i * width, width), 0, NULL);
+        h = h ? value_add(L, OP_JOIN, h, part, 0, NULL) : part;
+    }
+    return h;
+}
+
 /* nn.experts(x, routes, {gate=, up=, down=, kind=, ...}) */
 static int nn_experts(lua_State *L)
 {
@@ -144,17 +203,25 @@ static int nn_experts(lua_State *L)
     Op gate = OP_GLU;
     Id w, b, down, h;
 
-    luaL_checkstack(L, 32, NULL);
-    if (!arg_options(L, 3, "gate up gate_up down gate_bias up_bias gate_up_bias down_bias kind interleaved alpha limit",
+    luaL_checkstack(L, 64, NULL);
+    if (!arg_options(L, 3, "gate up gate_up down gate_bias up_bias gate_up_bias down_bias kind interleaved alpha limit "
+                     "weigh_input",
                      "experts"))
         return sandbox_fail(L, "experts takes a table with the fields gate, up, down and kind");
     if (value_at(L, routes)->op != OP_ROUTE)
         return sandbox_fail(L, "experts: routes must be the result of nn.route");
     attrs_int(&experts, "experts", value_at(L, value_at(L, routes)->args[0])->shape.dim[1].n);
+    down = weight_option(L, 3, "down", "experts");
+    if (flag_option(L, 3, "weigh_input", "experts")) {
+        h = weighed(L, x, routes, &experts);
+        if (!down)
+            return sandbox_fail(L, "experts: down is missing");
+        return value_push(
+            L, value_add_shaped(L, OP_EXPERT_SUM, (Id[IR_MAX_ARGS]){h, routes, down}, &experts, (Shape){0}));
+    }
     interleaved = flag_option(L, 3, "interleaved", "experts");
     w = gate_and_up(L, "gate", "up", "gate_up", experts.at[0].i, interleaved);
     b = gate_and_up(L, "gate_bias", "up_bias", "gate_up_bias", experts.at[0].i, interleaved);
-    down = weight_option(L, 3, "down", "experts");
     if (!w || !down)
         return sandbox_fail(L, "experts: %s is missing", w ? "down" : "gate");
     if (lua_getfield(L, 3, "limit") != LUA_TNIL) {

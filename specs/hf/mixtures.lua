@@ -146,9 +146,9 @@ local function interleaved_experts(config, c)
   local step, list = config:count("interleave_moe_layer_step", 1, 1024, 1), config:value("moe_layers")
   local ffn = c.ffn
   c.ffn = config:count("intermediate_size_mlp", 1, 2 ^ 20, 16384)
-  config:only("num_experts_per_tok", "1: inputs of several experts are not weighed", 1)
+  local count = config:count("num_local_experts", 1, 1024, 16)
   c.experts = {
-    count = config:count("num_local_experts", 1, 1024, 16), k = 1, ffn = ffn, shared = ffn, score = "sigmoid",
+    count = count, k = config:count("num_experts_per_tok", 1, count, 1), ffn = ffn, shared = ffn, score = "sigmoid",
     weigh_input = true, transposed = true, suffix = "", dense = {},
   }
   for i = 1, c.layers do c.experts.dense[i] = list ~= nil or i % step ~= 0 end

@@ -14,7 +14,7 @@
 --   interleaved         names.expert_gate_up has rows of the gate and of up in turn
 --   bias                experts have biases: names with "_bias" behind them
 --   limit, alpha        gates within limits (nn.experts)
---   weigh_input         the weight of the one chosen expert is multiplied with its input
+--   weigh_input         the weights of the chosen experts are multiplied with their inputs
 local nn = require "nn"
 
 -- w [n*N, K] of a stack; its tensors are [N, K], or transposed [K, N].
@@ -34,7 +34,8 @@ local function chosen(c, x, name)                                   -- x [T, D]
     group_by = e.group_by, scale = e.scale,
     bias = e.choice_bias and nn.weight(name .. n.router_choice, { e.count }),
   })
-  if e.weigh_input then
+  local several = e.weigh_input and e.k > 1
+  if e.weigh_input and not several then
     x = x * nn.route_weights(routes)                                -- [T, D] * [T, 1]
     routes = nn.route(logits, { k = 1, order = "topk_softmax" })    -- the same expert, its weight is 1
   end
@@ -46,7 +47,7 @@ local function chosen(c, x, name)                                   -- x [T, D]
     gate_up = stack(e, name, n.expert_gate_up, 2 * e.ffn, c.hidden),
     down = stack(e, name, n.expert_down, c.hidden, e.ffn),
     gate_up_bias = bias(n.expert_gate_up, 2 * e.ffn), down_bias = bias(n.expert_down, c.hidden),
-    interleaved = e.interleaved, kind = not e.limit and c.activation or nil, limit = e.limit, alpha = e.alpha,
+    interleaved = e.interleaved, weigh_input = several or nil, kind = not e.limit and c.activation or nil, limit = e.limit, alpha = e.alpha,
   })
 end
 
