@@ -7,6 +7,7 @@
 -- T tokens of a step, S sequences, D hidden, H heads, G kv_heads, E head_dim, F ffn, V vocab.
 local nn = require "nn"
 local config = require "lib.config"
+local altup = require "lib.altup"
 local latent = require "lib.latent"
 local mixture = require "lib.mixture"
 
@@ -57,6 +58,9 @@ local fields = {
   layer_width = config.count(0, 2 ^ 16, 0),                         -- of what a layer reads of the tokens' embeddings beside h
   layer_rows = config.count(0, 2 ^ 24, 0),                          -- of the table for these, for all layers
   layer_scale = config.number(0, 2 ^ 20, 1),                        -- of the rows of that table
+  altup = config.options({}),                                       -- several rows of a token: see lib/altup.lua
+  laurel = config.count(0, 2 ^ 16, 0),                              -- rank of what is added to a block's input; 0: nothing is
+  ffn_cut = config.number(-64, 64, -64),                            -- gates count from so many deviations above their mean; -64: all
   groups = config.count(1, 1024, 1),                                -- blocks of heads in names.qkv, each q, k, v
   qkv_bias = config.flag(false),
   out_bias = config.flag(false),
@@ -175,14 +179,18 @@ local function feed_forward(c, x, name)                             -- x [T, D]
     local w = nn.weight(name .. n.gate_up .. ".weight", { 2 * c.ffn, c.hidden })
     y = nn.glu(nn.linear(x, nn.rows(w, 0, c.ffn)), nn.linear(x, nn.rows(w, c.ffn, c.ffn)), c.activation)
   elseif n.gate then
-    y = nn.glu(project(x, name .. n.gate, c.ffn, c.ffn_bias), project(x, name .. n.up, c.ffn, c.ffn_bias), c.activation)
+    local gate = project(x, name .. n.gate, c.ffn, c.ffn_bias)
+    if c.ffn_cut > -64 then                                         -- relu(gate - (mean + ffn_cut * deviation))
+      gate = nn.act(nn.layernorm(gate, nil, -c.ffn_cut, 1e-12), "relu") * nn.row_rms(gate, { centred = true })
+    end
+    y = nn.glu(gate, project(x, name .. n.up, c.ffn, c.ffn_bias), c.activation)
   else
     y = nn.act(project(x, name .. n.up, c.ffn, c.ffn_bias), c.activation)
   end
   return project(y, name .. n.down, c.hidden, c.ffn_bias)           -- [T, D]
 end
 
--- A vector of n times the one element of w.
+-- n times the one element of the vector w, or the one row of the matrix w.
 local function repeated(w, n)
   if n == 1 then return w end
   local half = repeated(w, n // 2)
@@ -192,9 +200,41 @@ end
 -- What layers have of the tokens' embeddings, one layer's after another's: [T, layers * layer_width].
 local function layer_inputs(c, h)
   local n, width = c.names, c.layers * c.layer_width
-  local of_ids = nn.embed(nn.ids(), nn.weight(n.layer_embedding .. ".weight", { c.layer_rows, width }))
+  local rows = nn.weight(n.layer_embedding .. ".weight", { c.layer_rows, width })
+  if c.layer_rows < c.vocab then                                    -- further ids have the first row
+    rows = nn.concat(rows, repeated(nn.rows(rows, 0, 1), c.vocab - c.layer_rows))
+  end
+  local of_ids = nn.embed(nn.ids(), rows)
   local of_h = nn.split_heads(c.hidden ^ -0.5 * project(h, n.layer_projection, width), c.layers)
   return 2 ^ -0.5 * (nn.join_heads(norm(c, of_h, n.layer_projection_norm)) + c.layer_scale * of_ids)
+end
+
+-- What a layer adds of its own inputs, made of h [T, D].
+local function of_inputs(c, h, i, inputs)
+  local n, name = c.names, c.names.layers .. i .. "."
+  local y = nn.act(project(h, name .. n.layer_gate, c.layer_width), c.activation)
+  y = project(y * nn.slice(inputs, i * c.layer_width, c.layer_width), name .. n.layer_out, c.hidden)
+  return norm(c, y, name .. n.after_layer)
+end
+
+-- A layer of several rows of a token, with a second way around attention (laurel).
+local function layer_of_rows(c, rows, i, inputs)
+  local n, name, tools = c.names, c.names.layers .. i .. ".", { norm = norm }
+  if c.own[i + 1] then c = setmetatable(c.own[i + 1], { __index = c }) end
+  rows = altup.predict(c, tools, rows, name)
+  local h = rows[c.altup.active + 1]
+  local x = norm(c, h, name .. n.attention_norm)
+  local way = project(project(x, name .. n.laurel_left, c.laurel), name .. n.laurel_right, c.hidden)
+  local y = norm(c, attention(c, x, name, i), name .. n.after_attention)
+  h = 2 ^ -0.5 * (h + y + (x + norm(c, way, name .. n.laurel_norm)))
+  y = feed_forward(c, norm(c, h, name .. n.ffn_norm), name)
+  h = h + norm(c, y, name .. n.after_ffn)
+  rows = altup.correct(c, tools, rows, h, name)
+  h = rows[c.altup.active + 1]
+  if c.altup.scaled then h = h * nn.weight(name .. n.altup_scale, { c.hidden }) end
+  y = of_inputs(c, h, i, inputs)
+  for k = 2, c.altup.count do rows[k] = rows[k] + y end
+  return rows
 end
 
 local function layer(c, h, i, inputs)                               -- h [T, D]
@@ -211,11 +251,7 @@ local function layer(c, h, i, inputs)                               -- h [T, D]
   if n.after_ffn then y = norm(c, y, name .. n.after_ffn) end
   if c.normed_residual > 0 then sum = c.normed_residual * x end
   h = sum + c.residual_scale * y
-  if inputs then
-    y = nn.act(project(h, name .. n.layer_gate, c.layer_width), c.activation)
-    y = project(y * nn.slice(inputs, i * c.layer_width, c.layer_width), name .. n.layer_out, c.hidden)
-    h = h + norm(c, y, name .. n.after_layer)
-  end
+  if inputs then h = h + of_inputs(c, h, i, inputs) end
   if n.layer_scalar then h = h * repeated(nn.weight(name .. n.layer_scalar, { 1 }), c.hidden) end
   return h
 end
@@ -238,7 +274,13 @@ return function(given)
   if n.embedding_norm then h = norm(c, h, n.embedding_norm) end
   local inputs = c.layer_width > 0 and layer_inputs(c, h) or nil
   c.caches = {}                                                     -- by layer: of a decoder its cache, else { k, v }
-  for i = 0, c.layers - 1 do h = layer(c, h, i, inputs) end
+  if c.altup.count then
+    local rows = altup.rows(c, h)
+    for i = 0, c.layers - 1 do rows = layer_of_rows(c, rows, i, inputs) end
+    h = altup.sum(c, rows)
+  else
+    for i = 0, c.layers - 1 do h = layer(c, h, i, inputs) end
+  end
   if encoder then
     h = norm(c, h, n.final_norm)                                    -- [T, D]
     return nn.vectors(h, c.attention == "causal" and nn.select_last(h) or nn.pool_mean(h))

@@ -430,6 +430,14 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
     case OP_ATTEND_PACKED: return infer_packed(q, out);
     case OP_CROSS_APPEND:
     case OP_ATTEND_CROSS: return infer_cross(q, out);
+    case OP_ROW_RMS:
+        *out = x;
+        out->dim[1] = ir_const(1);
+        if (ir_float(q->attrs, "floor") < 0)
+            return diag_error(q->d, q->loc, "row_rms: floor is %g, it must not be negative",
+                              ir_float(q->attrs, "floor"));
+        return want_rank(q, 0, 2) && want_activation(q, 0) && want_range(q, "centred", 0, 1) &&
+               want_range(q, "inverse", 0, 1);
     case OP_NORMALIZE: *out = x; return want_rank(q, 0, 2) && want_activation(q, 0);
     case OP_SELECT_FIRST:
     case OP_POOL_MEAN:

@@ -88,3 +88,12 @@ int64_t arg_option_count(lua_State *L, int i, const char *name, int64_t low, int
     }
     return n;
 }
+
+bool arg_option_flag(lua_State *L, int i, const char *name, const char *who)
+{
+    const int type = lua_getfield(L, i, name);
+
+    if (type != LUA_TNIL && type != LUA_TBOOLEAN)
+        sandbox_fail(L, "%s: %s must be true or false, got %s", who, name, arg_found(L, -1));
+    return lua_toboolean(L, -1);
+}

@@ -20,5 +20,6 @@ bool arg_options(lua_State *L, int i, const char *known, const char *who);
 double arg_option_number(lua_State *L, int i, const char *name, double missing, const char *who);
 int64_t arg_option_count(lua_State *L, int i, const char *name, int64_t low, int64_t high, int64_t missing,
                          const char *who);
+bool arg_option_flag(lua_State *L, int i, const char *name, const char *who); /* false where it is not there */
 
 #endif

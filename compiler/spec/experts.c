@@ -54,15 +54,6 @@ static bool second_word(lua_State *L, const char *name, const char *first, const
     return strcmp(word, second) == 0;
 }
 
-static bool flag_option(lua_State *L, int i, const char *name, const char *who)
-{
-    const int type = lua_getfield(L, i, name);
-
-    if (type != LUA_TNIL && type != LUA_TBOOLEAN)
-        sandbox_fail(L, "%s: %s must be true or false, got %s", who, name, arg_found(L, -1));
-    return lua_toboolean(L, -1);
-}
-
 static Id weight_option(lua_State *L, int i, const char *name, const char *who)
 {
     const char *what = lua_pushfstring(L, "%s: %s", who, name);
@@ -89,7 +80,7 @@ static int nn_route(lua_State *L)
         attrs_int(&attrs, "sigmoid", 1);
     if (second_word(L, "order", "score_topk", "topk_softmax", "route"))
         attrs_int(&attrs, "chosen", 1);
-    if (flag_option(L, 2, "renorm", "route"))
+    if (arg_option_flag(L, 2, "renorm", "route"))
         attrs_int(&attrs, "renorm", 1);
     groups = arg_option_count(L, 2, "groups", 1, MAX_SIZE, 1, "route");
     kept = arg_option_count(L, 2, "groups_kept", 1, MAX_SIZE, groups, "route");
@@ -165,8 +156,8 @@ static Id columns(lua_State *L, Id x, int64_t from, int64_t count)
  * expert_sum brings the second s. */
 static Id weighed(lua_State *L, Id x, Id routes, const Attrs *experts)
 {
-    static const char *const others[] = {"gate_bias",   "up_bias",     "gate_up_bias", "down_bias",
-                                         "interleaved", "alpha",       "limit"};
+    static const char *const others[] = {"gate_bias",   "up_bias", "gate_up_bias", "down_bias",
+                                         "interleaved", "alpha",   "limit"};
     const Id gate = one_of_two(L, "gate", experts->at[0].i, 0), up = one_of_two(L, "up", experts->at[0].i, 1);
     const int64_t k = value_at(L, routes)->shape.dim[1].n / 2;
     Attrs kind = {0};
@@ -204,7 +195,8 @@ static int nn_experts(lua_State *L)
     Id w, b, down, h;
 
     luaL_checkstack(L, 64, NULL);
-    if (!arg_options(L, 3, "gate up gate_up down gate_bias up_bias gate_up_bias down_bias kind interleaved alpha limit "
+    if (!arg_options(L, 3,
+                     "gate up gate_up down gate_bias up_bias gate_up_bias down_bias kind interleaved alpha limit "
                      "weigh_input",
                      "experts"))
         return sandbox_fail(L, "experts takes a table with the fields gate, up, down and kind");
@@ -212,14 +204,14 @@ static int nn_experts(lua_State *L)
         return sandbox_fail(L, "experts: routes must be the result of nn.route");
     attrs_int(&experts, "experts", value_at(L, value_at(L, routes)->args[0])->shape.dim[1].n);
     down = weight_option(L, 3, "down", "experts");
-    if (flag_option(L, 3, "weigh_input", "experts")) {
+    if (arg_option_flag(L, 3, "weigh_input", "experts")) {
         h = weighed(L, x, routes, &experts);
         if (!down)
             return sandbox_fail(L, "experts: down is missing");
-        return value_push(
-            L, value_add_shaped(L, OP_EXPERT_SUM, (Id[IR_MAX_ARGS]){h, routes, down}, &experts, (Shape){0}));
+        return value_push(L,
+                          value_add_shaped(L, OP_EXPERT_SUM, (Id[IR_MAX_ARGS]){h, routes, down}, &experts, (Shape){0}));
     }
-    interleaved = flag_option(L, 3, "interleaved", "experts");
+    interleaved = arg_option_flag(L, 3, "interleaved", "experts");
     w = gate_and_up(L, "gate", "up", "gate_up", experts.at[0].i, interleaved);
     b = gate_and_up(L, "gate_bias", "up_bias", "gate_up_bias", experts.at[0].i, interleaved);
     if (!w || !down)

@@ -275,13 +275,15 @@ static void set_eps(lua_State *L, Attrs *attrs, int i, const char *what)
     attrs_float(attrs, "eps", eps);
 }
 
-/* A norm's gain or shift: argument i, or `missing` for each element of x. */
+/* A norm's gain or shift: argument i, or for each element of x a number: argument i or `missing`. */
 static Id norm_vector(lua_State *L, int i, Id x, double missing, const char *what)
 {
     const Shape shape = value_at(L, x)->shape;
     Attrs attrs = {0};
 
-    if (lua_toboolean(L, i))
+    if (lua_type(L, i) == LUA_TNUMBER)
+        missing = arg_number(L, i, what);
+    else if (lua_toboolean(L, i))
         return nn_value(L, i, what);
     attrs_int(&attrs, "count", shape.rank ? shape.dim[shape.rank - 1].n : 0);
     attrs_float(&attrs, "value", missing);
@@ -357,6 +359,26 @@ static int nn_pool_mean(lua_State *L)
 static int nn_normalize(lua_State *L)
 {
     return value_push(L, value_add(L, OP_NORMALIZE, nn_value(L, 1, "normalize: x"), 0, 0, NULL));
+}
+
+/* nn.row_rms(x [, {centred=, inverse=, floor=}]) */
+static int nn_row_rms(lua_State *L)
+{
+    const Id x = nn_value(L, 1, "row_rms: x");
+    Attrs attrs = {0};
+    double floor;
+
+    luaL_checkstack(L, 8, NULL);
+    if (!arg_options(L, 2, "centred inverse floor", "row_rms"))
+        return value_push(L, value_add(L, OP_ROW_RMS, x, 0, 0, NULL));
+    if (arg_option_flag(L, 2, "centred", "row_rms"))
+        attrs_int(&attrs, "centred", 1);
+    if (arg_option_flag(L, 2, "inverse", "row_rms"))
+        attrs_int(&attrs, "inverse", 1);
+    floor = arg_option_number(L, 2, "floor", 0, "row_rms");
+    if (floor != 0)
+        attrs_float(&attrs, "floor", floor);
+    return value_push(L, value_add(L, OP_ROW_RMS, x, 0, 0, &attrs));
 }
 
 Id nn_apply(lua_State *L, Op op, Id x)
@@ -464,6 +486,7 @@ int nn_open(lua_State *L)
         {"select_first", nn_select_first},
         {"pool_mean", nn_pool_mean},
         {"normalize", nn_normalize},
+        {"row_rms", nn_row_rms},
         {"embedded", nn_embedded},
         {"vectors", nn_vectors},
         {"select_last", nn_select_last},

@@ -242,6 +242,14 @@ enum {
 };
 
 enum {
+    ROW_RMS_C,
+    ROW_RMS_CENTRED,
+    ROW_RMS_INVERSE,
+    ROW_RMS_FLOOR, /* cpu_number */
+    ROW_RMS_ROWS_S,
+};
+
+enum {
     POOL_MEAN_C,
 };
 

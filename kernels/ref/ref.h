@@ -157,6 +157,8 @@ void ref_attend_packed(const float *x, const FtxRow *rows, int S, int H, int G, 
 /* y[s,:] = mean of the row's tokens; y[m,:] = x[m,:] / max(|x[m,:]|, eps) */
 void ref_pool_mean(RefTensor x, const FtxRow *rows, int S, int C, float *y);
 void ref_normalize(RefTensor x, double eps, int M, int C, float *y);
+/* y [M]: sqrt(max(mean(x^2), floor)) of each row, centred: of x less its mean; inverse: 1 / that. */
+void ref_row_rms(RefTensor x, bool centred, bool inverse, double floor, int M, int C, float *y);
 
 /* --- from logits to a token, one row at a time --------------------------------------------------- */
 

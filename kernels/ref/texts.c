@@ -66,3 +66,17 @@ void ref_normalize(RefTensor x, double eps, int M, int C, float *y)
             y[m * C + i] = (float)(ref_at(x, m * C + i) / fmax(sqrt(sum), eps));
     }
 }
+
+void ref_row_rms(RefTensor x, bool centred, bool inverse, double floor, int M, int C, float *y)
+{
+    for (int64_t m = 0; m < M; m++) {
+        double mean = 0.0, sum = 0.0;
+
+        for (int i = 0; centred && i < C; i++)
+            mean += ref_at(x, m * C + i) / C;
+        for (int i = 0; i < C; i++)
+            sum += (ref_at(x, m * C + i) - mean) * (ref_at(x, m * C + i) - mean);
+        sum = sqrt(fmax(sum / C, floor));
+        y[m] = (float)(inverse ? 1.0 / sum : sum);
+    }
+}

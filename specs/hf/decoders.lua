@@ -3,6 +3,7 @@
 local ftx = require "ftx"
 local hf = require "lib.hf"
 local ropes = require "lib.rope"
+local altup = require "lib.altup"
 local decoder = require "decoder"
 local mixtures = require "hf/mixtures"
 
@@ -162,6 +163,59 @@ local function gemma4_layers(config, c, positions)
   return whole_dim, near_dim
 end
 
+-- A field with a number for each layer, or one for all.
+local function by_layer(config, key, layers, missing, read)
+  local given, made = config:value(key), {}
+  if type(given) == "table" and #given ~= layers then config:refuse(key, "a list with a number for each layer") end
+  for i = 1, layers do
+    local one = type(given) == "table" and given[i] or given
+    if one == nil then one = missing(i) end
+    if not read(one) then config:refuse(key, "numbers for all layers, or one") end
+    made[i] = one
+  end
+  return made
+end
+
+-- Feed-forwards of their own size, of whose gates only those far above the mean count; the last layers read keys and values of
+-- the last one of their kind before them.
+local function gemma3n_layers(config, c)
+  local first = c.layers - config:count("num_kv_shared_layers", 0, c.layers - 1, 15)
+  local ffn = by_layer(config, "intermediate_size", c.layers, function() return 16384 end, function(n)
+    return math.type(n) == "integer" and n >= 1 and n <= 2 ^ 20
+  end)
+  local cut = by_layer(config, "activation_sparsity_pattern", c.layers, function(i)
+    return c.layers > 10 and i <= 10 and 0.95 or 0.0
+  end, function(p) return type(p) == "number" and p >= 0 and p <= 1 - 1e-9 end)
+  local last = {}
+  c.own, c.unused = {}, { table.unpack(c.unused) }
+  for i = 0, c.layers - 1 do
+    local whole, own = c.windows[i + 1] == 0, { ffn = ffn[i + 1] }
+    if cut[i + 1] > 0 then own.ffn_cut = altup.quantile(cut[i + 1]) end
+    if i < first then last[whole] = i
+    else
+      own.shared = last[whole] or config:refuse("num_kv_shared_layers", "so that a layer of each kind comes before them")
+      for _, part in ipairs { "k_proj", "v_proj", "k_norm" } do     -- of some files, and not read
+        table.insert(c.unused, "model.layers." .. i .. ".self_attn." .. part .. ".weight")
+      end
+    end
+    c.own[i + 1] = own
+  end
+end
+
+-- All that tables have, in one.
+local function with(...)
+  local made = {}
+  for _, part in ipairs { ... } do
+    for key, name in pairs(part) do made[key] = name end
+  end
+  return made
+end
+
+local gemma_norms = { after_attention = "post_attention_layernorm", ffn_norm = "pre_feedforward_layernorm",
+                      after_ffn = "post_feedforward_layernorm", q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" }
+local layer_inputs = { layer_embedding = "model.embed_tokens_per_layer", layer_projection = "model.per_layer_model_projection",
+                       layer_projection_norm = "model.per_layer_projection_norm", layer_gate = "per_layer_input_gate",
+                       layer_out = "per_layer_projection", after_layer = "post_per_layer_input_norm" }
 local head_norms = { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" }
 local post_norms = { attention_norm = false, ffn_norm = false, after_attention = "post_attention_layernorm",
                      after_ffn = "post_feedforward_layernorm", q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" }
@@ -360,8 +414,7 @@ local classes = {
   Gemma3ForCausalLM = {
     type = "gemma3_text", kv_heads = 4, head_dim = 256, activation = "gelu_pytorch_tanh", tie = true, positions = 131072,
     fields = { activation = "hidden_activation", theta = false },
-    names = { after_attention = "post_attention_layernorm", ffn_norm = "pre_feedforward_layernorm",
-              after_ffn = "post_feedforward_layernorm", q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" },
+    names = with(gemma_norms),
     set = function(config, c, positions)
       gemma(config, c)
       config:value("hidden_act") -- hidden_activation is read
@@ -377,12 +430,7 @@ local classes = {
   Gemma4ForCausalLM = {
     type = "gemma4_text", kv_heads = 4, head_dim = 256, activation = "gelu_pytorch_tanh", tie = true, positions = 131072,
     fields = { activation = "hidden_activation", theta = false },
-    names = { after_attention = "post_attention_layernorm", ffn_norm = "pre_feedforward_layernorm",
-              after_ffn = "post_feedforward_layernorm", q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm",
-              layer_scalar = "layer_scalar", layer_embedding = "model.embed_tokens_per_layer",
-              layer_projection = "model.per_layer_model_projection",
-              layer_projection_norm = "model.per_layer_projection_norm", layer_gate = "per_layer_input_gate",
-              layer_out = "per_layer_projection", after_layer = "post_per_layer_input_norm" },
+    names = with(gemma_norms, layer_inputs, { layer_scalar = "layer_scalar" }),
     set = function(config, c, positions)
       same_bias(config, c, "attention_bias")
       c.embedding_scale = hf.rounded(config, c.hidden ^ 0.5)
@@ -407,6 +455,36 @@ local classes = {
         c.layer_scale = hf.rounded(config, c.layer_width ^ 0.5)
         c.layer_rows = config:count("vocab_size_per_layer_input", c.vocab, 2 ^ 24, 262144)
       end
+    end,
+  },
+  Gemma3nForCausalLM = {
+    type = "gemma3n_text", kv_heads = 2, head_dim = 256, activation = "gelu_pytorch_tanh", tie = true, positions = 32768,
+    fields = { activation = "hidden_activation", theta = false, ffn = false },
+    names = with(gemma_norms, layer_inputs, {
+      altup_in = "model.altup_projections", altup_out = "model.altup_unembed_projections",
+      altup_norm = "altup.router_norm", altup_router = "altup.modality_router", altup_scale = "altup.correct_output_scale",
+      altup_predict = "altup.prediction_coefs", altup_correct = "altup.correction_coefs", laurel_left = "laurel.linear_left",
+      laurel_right = "laurel.linear_right", laurel_norm = "laurel.post_laurel_norm",
+    }),
+    set = function(config, c, positions)
+      same_bias(config, c, "attention_bias")
+      c.embedding_scale = hf.rounded(config, c.hidden ^ 0.5)
+      c.norm_heads, c.norm_values = true, true
+      c.scale = 1
+      local size = config:count("sliding_window", 1, 2 ^ 24, 512)
+      c.windows = windows(config, c.layers, size, function(i) return (i + 1) % 5 ~= 0 end)
+      c.rope, c.rope_windowed = hf.two_ropes(config, c.head_dim, positions)
+      c.logits_cap = cap(config, "final_logit_softcapping", 30.0)
+      gemma3n_layers(config, c)
+      local count = config:count("altup_num_inputs", 1, 64, 4)
+      c.altup = { count = count, active = config:count("altup_active_idx", 0, count - 1, 0),
+                  scaled = config:flag("altup_correct_scale", true) }
+      if not c.altup.scaled then table.insert(c.unused, "model.layers.*.altup.correct_output_scale") end
+      config:value("altup_coef_clip")                               -- of training
+      c.laurel = config:count("laurel_rank", 1, 2 ^ 16, 64)
+      c.layer_width = config:count("hidden_size_per_layer_input", 1, 2 ^ 16, 256)
+      c.layer_scale = hf.rounded(config, c.layer_width ^ 0.5)
+      c.layer_rows = config:count("vocab_size_per_layer_input", 1, 2 ^ 24, 262144)
     end,
   },
   OlmoForCausalLM = {
@@ -698,7 +776,8 @@ local function read(config, class, encoder)
     heads = heads,
     kv_heads = head_field("kv_heads", heads),
     head_dim = head_dim,
-    ffn = config:count(field.ffn, 1, 2 ^ 20, class.widening and class.widening * hidden),
+    -- of layers with feed-forwards of their own sizes set() reads them
+    ffn = (field.ffn or class.widening) and config:count(field.ffn, 1, 2 ^ 20, class.widening and class.widening * hidden) or 1,
     names = setmetatable({}, { __index = class.names }),
     norm = class.norm,
     norm_eps = field.eps and config:number(field.eps, 1e-30, 1, class.eps) or class.eps,

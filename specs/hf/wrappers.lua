@@ -4,6 +4,7 @@ local nn = require "nn"
 -- model_type of the text model, where text_config has none.
 local classes = {
   Gemma3ForConditionalGeneration = "gemma3_text", Gemma4ForConditionalGeneration = "gemma4_text",
+  Gemma3nForConditionalGeneration = "gemma3n_text",
   Llama4ForConditionalGeneration = "llama4_text",
   Mistral3ForConditionalGeneration = "mistral",
 }
@@ -13,7 +14,7 @@ local shared = { "dtype", "torch_dtype", "quantization_config", "bos_token_id", 
 
 -- Fields that no text depends on.
 local images = {
-  audio_config = true, audio_token_id = true, boa_token_id = true, boi_token_id = true, eoa_token_id = true,
+  audio_config = true, audio_soft_tokens_per_image = true, audio_token_id = true, boa_token_id = true, boi_token_id = true, eoa_token_id = true,
   eoa_token_index = true, eoi_token_id = true, video_token_id = true, vision_soft_tokens_per_image = true,
   boi_token_index = true, eoi_token_index = true, image_token_id = true, image_token_index = true,
   mm_tokens_per_image = true, multimodal_projector_bias = true, projector_hidden_act = true, spatial_merge_size = true,

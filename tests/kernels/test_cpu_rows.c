@@ -143,6 +143,14 @@ static void limits(void **state)
             run("scale_by_position", level, (void *const[]){x, token, y}, (const int64_t[]){C, number_bits(0.3), 4, 2},
                 0, 2);
             assert_close(y, want, (size_t)M * C, 1e-6, "scale_by_position");
+            for (int form = 0; form < 4; form++) {
+                const double floor = form == 3 ? 0.5 : form == 1 ? 1e-5 : 0.0;
+
+                ref_row_rms(rx, form & 1, form & 2, floor, M, C, want);
+                run("row_rms", level, (void *const[]){x, y},
+                    (const int64_t[]){C, form & 1, form >> 1, number_bits(floor), i % 2}, i % 2, 2);
+                assert_close(y, want, M, 1e-6, "row_rms");
+            }
             run("route_weights", level, (void *const[]){x, y}, (const int64_t[]){C, i % 2}, i % 2, 2);
             for (int m = 0; m < M; m++)
                 assert_memory_equal(y + m * C, x + (2 * m + 1) * C, sizeof *y * (size_t)C);

@@ -386,6 +386,16 @@ static void compute(Machine *m, Id id)
                 y[t * x->row + i] = x->at[t * x->row + i] / fmax(sqrt(square), ir_float(v, "eps"));
         }
         break;
+    case OP_ROW_RMS: /* not centred */
+        for (int64_t t = 0; t < x->rows; t++) {
+            double square = 0;
+
+            for (int64_t i = 0; i < x->row; i++)
+                square += x->at[t * x->row + i] * x->at[t * x->row + i] / (double)x->row;
+            square = sqrt(fmax(square, ir_float(v, "floor")));
+            y[t] = ir_int(v, "inverse") ? 1 / square : square;
+        }
+        break;
     case OP_QUANTISE: /* no random decoder has quantised weights, buckets, experts or latent attention; tests/models has */
     case OP_DISTANCE_BIAS:
     case OP_GLU_CLAMPED:

@@ -293,6 +293,10 @@ static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
         break;
     case OP_SELECT_ID: select_id(s, ir_int(v, "id"), a[0], C, y); break;
     case OP_POOL_MEAN: ref_pool_mean(a[0], s->rows, s->S, C, y); break;
+    case OP_ROW_RMS:
+        ref_row_rms(a[0], ir_int(v, "centred") != 0, ir_int(v, "inverse") != 0, ir_float(v, "floor"), (int)M,
+                    (int)ir_value(s->u->g, v->args[0])->shape.dim[1].n, y);
+        break;
     case OP_NORMALIZE: ref_normalize(a[0], ir_float(v, "eps"), (int)M, C, y); break;
     case OP_APPEND: {
         const RefCache cache = scene_cache(s, w->cache);

@@ -10,10 +10,11 @@ bool wide;
 static void add_rows(Suite *s, DType t, int C)
 {
     static const char *const ops[] = {
-        "act gelu_erf",   "act gelu_tanh", "act relu", "act relu2", "act sigmoid", "glu silu", "glu relu2",
-        "glu quick_gelu", "add",           "mul",      "gated",     "columns",     "scale",    "norm 1",
-        "norm 2",         "norm and add",  "last",     "embed",     "positions",   "scaled",   "entry",
-        "slice",          "join",          "clamp",    "limits",    "tempered",    "id"};
+        "act gelu_erf", "act gelu_tanh",  "act relu", "act relu2",    "act sigmoid", "glu silu",
+        "glu relu2",    "glu quick_gelu", "add",      "mul",          "gated",       "columns",
+        "scale",        "norm 1",         "norm 2",   "norm and add", "last",        "embed",
+        "positions",    "scaled",         "entry",    "slice",        "join",        "clamp",
+        "limits",       "tempered",       "id",       "rms",          "deviation"};
 
     for (size_t i = 0; i < LEN(ops); i++) {
         Ir g = begin();
@@ -38,6 +39,10 @@ static void add_rows(Suite *s, DType t, int C)
             add(&g, "glu_clamped %%%d {alpha=1.7 limit=0.6} : [T,%d] %s", x, C, type);
         else if (strcmp(op, "tempered") == 0)
             add(&g, "scale_by_position %%%d {by=0.7 every=4 offset=1} : [T,%d] %s", x, C, type);
+        else if (strcmp(op, "rms") == 0)
+            add(&g, "row_rms %%%d {floor=%g inverse=1} : [T,1] %s", x, C == 72 ? 1.5 : 1e-5, type);
+        else if (strcmp(op, "deviation") == 0)
+            add(&g, "row_rms %%%d {centred=1} : [T,1] %s", x, type);
         else if (strcmp(op, "gated") == 0)
             add(&g, "mul %%%d %%%d : [T,%d] %s", x, input(&g, 1, t), C, type);
         else if (strcmp(op, "columns") == 0)
