@@ -453,8 +453,20 @@ def renamed(name, names):
     return next((new + name[len(old):] for old, new in names.items() if name.startswith(old)), name)
 
 
-def case(kind, settings, changes, idle=(), prompts=PROMPTS, names={}, more={}):
-    """more: tensors that files of the class may have, and that it ignores"""
+# Scores of these are not scaled down, so a rounded key moves a softmax far: how far the class is from its own logits in 16 bits.
+UNSCALED = ["gemma3n", "gemma3n-plain", "gemma4", "gemma4-images", "gemma4-old", "gemma4-shared"]
+HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def away(model, prompt):
+    """The largest difference from the logits of fp32, as a part of the largest of those."""
+    want = torch.tensor(prompt["logits"])
+    got = model(torch.tensor([prompt["ids"]]), use_cache=False).logits[0, -1].float()
+    return float(f"{float((got - want).abs().max() / want.abs().max()):.3g}")
+
+
+def case(kind, settings, changes, idle=(), prompts=PROMPTS, names={}, more={}, halves={}):
+    """more: tensors that files of the class may have, and that it ignores; halves: types of 16 bits in which it is run, too"""
     reads_images = kind.endswith("ForConditionalGeneration")
     room = pathlib.Path(tempfile.mkdtemp())
     torch.manual_seed(0)
@@ -481,6 +493,10 @@ def case(kind, settings, changes, idle=(), prompts=PROMPTS, names={}, more={}):
     assert not any(loaded[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), loaded
     with torch.no_grad():
         results = {"prompts": [answer(model.eval(), p) for p in prompts]} if prompts else {"model": model.eval()}
+        for name, dtype in halves.items():
+            half = cls.from_pretrained(room, dtype=dtype, attn_implementation="eager").eval()
+            for prompt in results["prompts"]:
+                prompt[name] = away(half, prompt)
     shutil.rmtree(room)
     return {"made_by": f"transformers {transformers.__version__}, torch {torch.__version__}", "config": config,
             "idle": list(idle), "tensors": {n: list(t.shape) for n, t in sorted(tensors.items())}, **results}
@@ -581,7 +597,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     for name, it in {**CASES, **ENCODERS}.items():
         if not sys.argv[1:] or name in sys.argv[1:]:
-            out = encoder_case(*it) if name in ENCODERS else case(*it)
+            out = encoder_case(*it) if name in ENCODERS else case(*it, halves=HALVES if name in UNSCALED else {})
             (HERE / f"{name}.json").write_text(json.dumps(out, separators=(",", ":")) + "\n")
             margins = [m for p in out.get("prompts", []) for m in p["margins"]]
             print(name, len(out["tensors"]), "tensors", *(["least margin", min(margins)] if margins else []))
