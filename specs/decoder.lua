@@ -52,6 +52,7 @@ local fields = {
   -- cache: a decoder; else an encoder, of whose text a token sees the part up to itself (causal) or all (full)
   attention = config.word({ "cache", "causal", "full" }, "cache"),
   norm_heads = config.flag(false),                                  -- names.q_norm, k_norm: of each head, not of all
+  norm_each = config.word({ "", "matrix", "stack" }, ""),           -- each head has its own gain: rows of a matrix; tensors norms.*
   norm_rotated = config.flag(false),                                -- rotated heads are normed, without gain
   norm_values = config.flag(false),                                 -- heads of values are normed, without gain
   values_of_keys = config.flag(false),                              -- the product that gives keys gives values, too
@@ -90,6 +91,16 @@ local function norm(c, x, name)
   if c.norm_plus then g = nn.plus(g, 1) end
   if c.norm == "rms" then return nn.rmsnorm(x, g, c.norm_eps) end
   return nn.layernorm(x, g, c.norm_bias and nn.weight(name .. ".bias", { d }), c.norm_eps)
+end
+
+-- x [T, H, E], each head normed.
+local function norm_of_heads(c, x, name, heads)
+  if c.norm_each == "" then return norm(c, x, name) end
+  if c.norm_each == "matrix" then
+    return nn.layernorm(x, nn.weight(name .. ".weight", { heads, c.head_dim }), nil, c.norm_eps)
+  end
+  local gain = nn.stack(name .. ".norms.*.weight", { heads, c.head_dim }) -- [H*E]
+  return nn.split_heads(nn.join_heads(nn.layernorm(x, nil, nil, c.norm_eps)) * gain, heads)
 end
 
 -- q [T, H*E], k and v [T, G*E]; of a layer that reads those of another one q alone
@@ -133,7 +144,9 @@ local function attention(c, x, name, layer)                         -- x [T, D]
   local q, k, v = projections(c, x, name)
   local function normed(of_heads)
     if not c.names.q_norm or c.norm_heads ~= of_heads then return q, k end
-    return norm(c, q, name .. c.names.q_norm), k and norm(c, k, name .. c.names.k_norm)
+    if not of_heads then return norm(c, q, name .. c.names.q_norm), k and norm(c, k, name .. c.names.k_norm) end
+    return norm_of_heads(c, q, name .. c.names.q_norm, c.heads),
+           k and norm_of_heads(c, k, name .. c.names.k_norm, c.kv_heads)
   end
   q, k = normed(false)
   if c.shared then q = nn.split_heads(clipped(c, q), c.heads)

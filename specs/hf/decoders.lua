@@ -254,6 +254,14 @@ local classes = {
     type = "olmo2", eps = 1e-5, names = post_norms,
     set = function(config, c) same_bias(config, c, "attention_bias") end,
   },
+  Olmo3ForCausalLM = {
+    type = "olmo3", eps = 1e-5, names = post_norms, fields = { theta = false },
+    set = function(config, c, positions)
+      same_bias(config, c, "attention_bias")
+      c.windows = windows(config, c.layers, window(config, 4096), function(i) return (i + 1) % 4 ~= 0 end)
+      c.rope, c.rope_windowed = hf.two_ropes(config, c.head_dim, positions, c.head_dim, 500000.0)
+    end,
+  },
   Exaone4ForCausalLM = {
     type = "exaone4", eps = 1e-5, kv_heads = 32, names = post_norms,
     set = function(config, c)
@@ -301,7 +309,9 @@ local classes = {
       c.qkv_bias = config:flag("use_qkv_bias", false)
       c.parallel = config:flag("use_parallel_residual", false)
       if c.parallel then c.names.ffn_norm = false end
-      config:only("qk_layernorm", "false: norms of queries and keys are not computed", false)
+      if config:flag("qk_layernorm", false) then
+        c.norm_heads, c.norm_each, c.names.q_norm, c.names.k_norm = true, "stack", "self_attn.q_layernorm", "self_attn.k_layernorm"
+      end
     end,
   },
   Starcoder2ForCausalLM = {
@@ -323,7 +333,9 @@ local classes = {
               final_norm = "model.final_layernorm" },
     set = function(config, c)
       c.parallel, c.qkv_bias, c.out_bias, c.ffn_bias, c.head_bias = true, true, true, true, true
-      config:only("qk_layernorm", "false: norms of queries and keys are not computed", false)
+      if config:flag("qk_layernorm", false) then
+        c.norm_heads, c.names.q_norm, c.names.k_norm = true, "self_attn.q_layernorm", "self_attn.k_layernorm"
+      end
     end,
   },
   GPTJForCausalLM = {
@@ -501,7 +513,9 @@ local classes = {
     names = { ffn_norm = false },
     set = function(config, c)
       cohere(config, c)
-      config:only("use_qk_norm", "false: norms of queries and keys are not computed", false)
+      if config:flag("use_qk_norm", false) then
+        c.norm_heads, c.norm_each, c.names.q_norm, c.names.k_norm = true, "matrix", "self_attn.q_norm", "self_attn.k_norm"
+      end
     end,
   },
   Cohere2ForCausalLM = {
@@ -812,7 +826,7 @@ local lacking = {
   FalconH1 = "a recurrent state", FalconMamba = "a recurrent state",
   GraniteMoeHybrid = "a recurrent state", GraniteMoeShared = "shared experts", Jamba = "a recurrent state and experts",
   Mamba = "a recurrent state", MiniMax = "experts", NemotronH = "a recurrent state",
-  Olmo3 = "norms of queries and keys", Phimoe = "experts", PhiMoE = "experts",
+  Phimoe = "experts", PhiMoE = "experts",
   Qwen3Next = "a recurrent state and experts",
 }
 

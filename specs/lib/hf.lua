@@ -258,10 +258,10 @@ end
 
 -- Rotary positions of layers that see all of the text and of windowed ones: rope_parameters by kind of layer, or in older
 -- files rope_theta and rope_scaling for the first, rope_local_base_freq for the second. near_dim: head_dim of the windowed ones, if
--- it is another.
-function hf.two_ropes(config, head_dim, positions, near_dim)
-  local new, whole, windowed = config:inside("rope_parameters"), { theta = 1000000.0 }, {}
-  local near = config:number("rope_local_base_freq", 1, 1e12, 10000.0)
+-- it is another. both: theta of both, if the file has none; then rope_theta of older files is that of both.
+function hf.two_ropes(config, head_dim, positions, near_dim, both)
+  local new, whole, windowed = config:inside("rope_parameters"), { theta = both or 1000000.0 }, {}
+  local near = config:number(both and "rope_theta" or "rope_local_base_freq", 1, 1e12, both or 10000.0)
   windowed.theta = near
   if new then whole.theta = config:number("rope_theta", 1, 1e12, whole.theta) end
   if not new then return hf.rope(config, head_dim, positions, nil, whole), { theta = near, dim = near_dim or head_dim } end
