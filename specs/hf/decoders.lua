@@ -125,6 +125,14 @@ local function gemma4_layer(config, c, i, whole, keys_give_values)
   return own
 end
 
+-- The layer whose keys and values layer i reads; last: the last ones with their own, by kind.
+local function shared_layer(config, c, last, whole, i)
+  for _, part in ipairs { "k_proj", "v_proj", "k_norm" } do         -- of some files, and not read
+    table.insert(c.unused, "model.layers." .. i .. ".self_attn." .. part .. ".weight")
+  end
+  return last[whole] or config:refuse("num_kv_shared_layers", "so that a layer of each kind comes before them")
+end
+
 -- The last layers read keys and values of the last one of their kind before them. Layers that see the whole text have heads of
 -- another size, and RoPE on a part of each.
 local function gemma4_layers(config, c, positions)
@@ -140,10 +148,7 @@ local function gemma4_layers(config, c, positions)
     if whole then whole_dim = own.head_dim else near_dim = own.head_dim end
     own.values_of_keys = whole and keys_give_values
     if i >= first then
-      for _, part in ipairs { "k_proj", "v_proj", "k_norm" } do     -- of some files, and not read
-        table.insert(c.unused, "model.layers." .. i .. ".self_attn." .. part .. ".weight")
-      end
-      own.shared = last[whole] or config:refuse("num_kv_shared_layers", "so that a layer of each kind comes before them")
+      own.shared = shared_layer(config, c, last, whole, i)
       own.ffn = c.ffn * (wide and 2 or 1)
       local from = c.own[own.shared + 1]
       if own.head_dim ~= from.head_dim or own.kv_heads ~= from.kv_heads then
@@ -192,12 +197,7 @@ local function gemma3n_layers(config, c)
     local whole, own = c.windows[i + 1] == 0, { ffn = ffn[i + 1] }
     if cut[i + 1] > 0 then own.ffn_cut = altup.quantile(cut[i + 1]) end
     if i < first then last[whole] = i
-    else
-      own.shared = last[whole] or config:refuse("num_kv_shared_layers", "so that a layer of each kind comes before them")
-      for _, part in ipairs { "k_proj", "v_proj", "k_norm" } do     -- of some files, and not read
-        table.insert(c.unused, "model.layers." .. i .. ".self_attn." .. part .. ".weight")
-      end
-    end
+    else own.shared = shared_layer(config, c, last, whole, i) end
     c.own[i + 1] = own
   end
 end

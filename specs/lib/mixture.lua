@@ -47,7 +47,8 @@ local function chosen(c, x, name)                                   -- x [T, D]
     gate_up = stack(e, name, n.expert_gate_up, 2 * e.ffn, c.hidden),
     down = stack(e, name, n.expert_down, c.hidden, e.ffn),
     gate_up_bias = bias(n.expert_gate_up, 2 * e.ffn), down_bias = bias(n.expert_down, c.hidden),
-    interleaved = e.interleaved, weigh_input = several or nil, kind = not e.limit and c.activation or nil, limit = e.limit, alpha = e.alpha,
+    weigh_input = several or nil,
+    interleaved = e.interleaved, kind = not e.limit and c.activation or nil, limit = e.limit, alpha = e.alpha,
   })
 end
 
