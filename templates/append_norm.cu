@@ -9,10 +9,6 @@
 //@ consts  VEC: (E * sizeof(x) % 16 == 0 ? 16 : E * sizeof(x) % 8 == 0 ? 8 : 4) / sizeof(x)
 //@ consts  LANES: min(32, pow2(ceil_div(E, VEC)))
 //@ tune    PER: 1 2 4 5
-//@ prefer  PER=1 if T_MAX <= 64 || H + 2 * G <= THREADS / LANES
-//@ prefer  PER=2 if H + 2 * G <= 2 * (THREADS / LANES)
-//@ prefer  PER=4 if H + 2 * G <= 4 * (THREADS / LANES)
-//@ prefer  PER=5
 //@ fits    E % 2 == 0 && sizeof(KV) > 1
 //@ launch  grid T, ceil_div(H + 2 * G, THREADS / LANES * PER)   block THREADS
 //@ moves   2 * sizeof(x) * T * N

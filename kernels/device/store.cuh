@@ -1,5 +1,5 @@
-// store.cuh - stores of several words at once. A struct of words that is assigned is stored word by word, and one of 16-bit
-// elements element by element, whatever its alignment.
+// store.cuh - stores of several words at once. NVRTC may store a struct that is assigned (store() of vec.cuh) element by element,
+// whatever its alignment, where one of two destinations is chosen by a branch.
 #pragma once
 #include "device/types.cuh"
 
