@@ -3,11 +3,10 @@
 //   x [T, (H + 2G) * E]  ->  q [T, H * E], and the cache (body/append.cuh)      qg, kg [E]: gains of q and k
 //
 // LANES neighbouring lanes take a head of a token and keep it in registers; with PER > 1 each of them has the same columns of so
-// many heads. Memory bound. us for 2,048 tokens of 40 heads of 128 in bf16 on an H200, stores still of 2 bytes: a warp for each
+// many heads. Memory bound. us for 2,048 tokens of 40 heads of 128 in bf16 on an H200: a warp for each
 // head 27, 16 lanes for each 16, and with PER = 5 36.
 #pragma once
 #include "device/pdl.cuh"
-#include "device/store.cuh"
 #include "body/append.cuh"
 #include "body/norm.cuh"
 
@@ -42,29 +41,6 @@ template <class K, int VEC> DEVICE Vec<float, VEC> head_angles(const AppendRow &
         for (int i = 0; i < VEC; i++)
             cs[i] = i % 2 ? 0.0f : 1.0f;
         return K::ROT > 0 && e < K::ROT ? load<VEC>(row.cs + e) : cs;
-    }
-}
-
-// Stores VEC neighbouring elements, 16 bytes at a time where there are as many.
-template <class O, int VEC> DEVICE void store_whole(O *to, const Vec<float, VEC> &f)
-{
-    constexpr int EACH = 4 / (int)sizeof(O), WORDS = VEC / EACH;
-    u32 w[WORDS];
-#pragma unroll
-    for (int i = 0; i < WORDS; i++) {
-        if constexpr (EACH == 2)
-            w[i] = pack2<O>(f[2 * i], f[2 * i + 1]);
-        else
-            w[i] = __float_as_uint(f[i]);
-    }
-    if constexpr (WORDS % 4 == 0) {
-#pragma unroll
-        for (int i = 0; i < WORDS; i += 4)
-            store_16((u32 *)to + i, uint4_{w[i], w[i + 1], w[i + 2], w[i + 3]});
-    } else if constexpr (WORDS == 2) {
-        store_8(to, uint2_{w[0], w[1]});
-    } else {
-        *(u32 *)to = w[0];
     }
 }
 
@@ -121,9 +97,9 @@ template <class K> DEVICE void append_norm(const AppendNormArgs &a)
                     append_turn<VEC / 2>(cs[i], f);
             }
             if (head < K::H)
-                store_whole((typename K::OUT *)a.q + ((i64)t * K::H + head) * K::E + e, f);
+                store((typename K::OUT *)a.q + ((i64)t * K::H + head) * K::E + e, from_floats<typename K::OUT>(f));
             else
-                store_whole(append_cached<K>(a.k, a.v, row, head * K::E + e), f);
+                store(append_cached<K>(a.k, a.v, row, head * K::E + e), from_floats<typename K::KV>(f));
         }
     }
 }
