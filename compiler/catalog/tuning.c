@@ -212,7 +212,8 @@ static const char *base_name(const char *path)
 
 static const char *use_text(const TuningEntry *e, Arena *keep)
 {
-    const char *text = e->avoid          ? "avoid"
+    const char *text = e->most           ? arena_printf(keep, "%lld rows at most", (long long)e->most)
+                       : e->avoid        ? "avoid"
                        : e->algorithms.n ? arena_printf(keep, "%zu algorithms of cuBLASLt %lld",
                                                         e->algorithms.n / FTX_MM_RECORD, (long long)e->algorithms.at[0])
                                          : "";

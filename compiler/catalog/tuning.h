@@ -5,7 +5,10 @@
  * An entry speaks of one kernel in one program for one shape. It is followed if all of these are the same as when it was
  * measured: the GPU, the kernel (its contract, its text and its headers, by a hash), the program, and all constants that do
  * not depend on tuned ones. Its values must be legal. Values that change the order of a sum, algorithms of cuBLASLt and a
- * choice between kernels are followed only if the file was made with --any-order. */
+ * choice between kernels are followed only if the file was made with --any-order.
+ *
+ * A border is an entry of a whole program, with TUNING_BORDER in place of a kernel: steps of more than `most` rows are run by
+ * the next larger program of its kind. Its hash is of the kernels, shapes and tuned values of both (passes/borders.c). */
 #ifndef FTXC_TUNING_H
 #define FTXC_TUNING_H
 
@@ -34,6 +37,7 @@ struct TuningEntry {
         int64_t *at;
         size_t n, cap;
     } algorithms;          /* of cuBLASLt, in place of values: words as in FtxMatmulAlgo, its version first */
+    int64_t most;          /* of a border, in place of values: rows that the program is run with at most; 0: it is none */
     double us, untuned_us; /* of a program's run, with and without this entry; 0: not given */
     const struct TuningFile *file;
     TuningState state;
@@ -46,6 +50,8 @@ typedef struct TuningFile {
     bool any_order;
     uint64_t hash; /* of its text */
 } TuningFile;
+
+#define TUNING_BORDER "border"
 
 /* Of one GPU. Of several entries for one match the first is followed. */
 struct Tuning {

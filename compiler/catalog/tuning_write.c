@@ -20,7 +20,9 @@ static const char *entry_text(const TuningEntry *e, Arena *keep)
         arena_printf(keep, "    { kernel = \"%s\", hash = \"%s\", program = \"%s\",\n      shape = \"%s\",\n      ",
                      e->kernel, e->hash, e->program, e->shape);
 
-    if (e->avoid) {
+    if (e->most) {
+        text = arena_printf(keep, "%smost = %lld", text, (long long)e->most);
+    } else if (e->avoid) {
         text = arena_printf(keep, "%savoid = true", text);
     } else if (e->algorithms.n) {
         text = arena_printf(keep, "%slibrary = %lld, algorithms = {\n", text, (long long)e->algorithms.at[0]);

@@ -33,6 +33,8 @@ enum { REPEAT = 5, REPEAT_LONG = 2, LONG = 1024 /* tokens of a step */ };
 /* cuBLASLt's algorithms are timed for each 64 rows up to FINE, then for each COARSE. */
 enum { ALGORITHMS = 8, ROWS_STEP = 64, FINE = 2048, COARSE = 512 };
 
+static const double FOR_BORDERS = 0.15; /* of the time, with --any-order */
+
 #define AT(field) offsetof(Options, field)
 static const Option table[] = {
     {"--output", 'o', OPT_TEXT, "FILE",
@@ -219,6 +221,27 @@ static bool time_alone(void *user, void *variant, size_t at, const char *entry, 
     return *us > 0 || fail(user, "a kernel is not launched by its program");
 }
 
+static int least_of(int64_t a, int64_t b)
+{
+    return (int)(a < b ? a : b);
+}
+
+static bool time_rows_of(void *user, void *variant, const TuneBorder *b, int64_t rows, double *us)
+{
+    Tuner *t = user;
+    const Variant *v = variant;
+    const Limits *l = &t->spec.graph->limits;
+    const int context = least_of(t->o->context, l->context > 64 ? l->context - 64 : 0);
+    double least, most;
+    FtxError err;
+    const FtxStatus status =
+        ftx_engine_bench(v->engine, b->decode ? (int)rows : 1, b->decode ? 1 : (int)rows, b->decode ? context : 0,
+                         REPEAT, us, &least, &most, &err);
+
+    t->broken |= status == FTX_EDEVICE;
+    return !status || fail(t, err.text);
+}
+
 static bool stop(void *user, double share)
 {
     const Tuner *t = user;
@@ -298,11 +321,6 @@ static bool in_list(const char *list, int64_t bucket)
         p = end + (*end == ',');
     }
     return !list;
-}
-
-static int least_of(int64_t a, int64_t b)
-{
-    return (int)(a < b ? a : b);
 }
 
 /* The longest context of a decode step, at most 2048: what the limits allow and the KV cache of --kv-memory is sure to hold. */
@@ -466,6 +484,33 @@ static bool find_algorithms(Tuner *t, TuneCases *cases, Diag *d)
     return ok;
 }
 
+/* Moves borders between programs, which may have other orders of sums, in the time that is left. */
+static bool find_borders(Tuner *t, const Catalog *c, Target target, const TuneMachine *m, TuneResult *r, Diag *d)
+{
+    const Limits *l = &t->spec.graph->limits;
+    TuneBorders all = {0}, borders = {0};
+    Tuning tuning = {0};
+
+    for (size_t i = 0; i < r->n; i++)
+        *(TuningEntry *)arena_push(t->keep, tuning.entries) = r->entries[i];
+    target.tuning = &tuning;
+    if (!passes_borders(t->spec.graph, c, target, &t->spec.precision, &all, t->keep, d))
+        return false;
+    for (size_t i = 0; i < all.n; i++)
+        if (in_list(t->o->buckets, all.at[i].most) &&
+            all.at[i].most <= (all.at[i].decode ? l->sequences : l->context))
+            *(TuneBorder *)arena_push(t->keep, borders) = all.at[i];
+    return tune_borders(&borders, r->entries, r->n, &t->file, m, t->keep, r) || diag_machine(d, "%s", t->why);
+}
+
+static void report_borders(const TuneResult *r)
+{
+    for (size_t i = 0; i < r->n; i++)
+        if (r->entries[i].most)
+            printf("%-12s up to %lld rows: with more, %s %10.2f us and the next program %10.2f us\n", r->entries[i].program,
+                   (long long)r->entries[i].most, r->entries[i].program, r->entries[i].untuned_us, r->entries[i].us);
+}
+
 static void report(const TuneCases *cases, const TuneResult *r, const Tuner *t)
 {
     for (size_t p = 0; p < cases->programs; p++) {
@@ -540,8 +585,10 @@ static bool make_folder(Tuner *t, Diag *d)
 
 static bool tune(Tuner *t, Diag *d)
 {
-    const TuneMachine machine = {t, build, drop, points, time_program, time_alone, stop, say, keep_entries};
+    const TuneMachine machine = {t, build, drop, points, time_program, time_alone, time_rows_of,
+                                 stop, say, keep_entries};
     Precision *precision = &t->spec.precision;
+    const double end = t->end;
     Targets targets = {0};
     TuneCases cases = {0};
     Catalog catalog;
@@ -568,9 +615,15 @@ static bool tune(Tuner *t, Diag *d)
     t->compile.tune = "none";
     if (!find_algorithms(t, &cases, d))
         return false;
+    if (t->file.any_order)
+        t->end -= FOR_BORDERS * (end - t->begin);
     if (!tune_search(&cases, &t->file, &machine, t->keep, &r) || t->broken)
         return diag_machine(d, "%s", t->why);
+    t->end = end;
+    if (t->file.any_order && !r.stopped && (!find_borders(t, &catalog, targets.at[0], &machine, &r, d) || t->broken))
+        return t->broken ? diag_machine(d, "%s", t->why) : false;
     report(&cases, &r, t);
+    report_borders(&r);
     return !t->unwritten || diag_machine(d, "%s was not written", t->out);
 }
 

@@ -60,16 +60,17 @@ const char *window_plan(const Artifact *a, const FtxSection *s)
 
 const char *window_program(const FtxProgram *p)
 {
+    const uint32_t most = p->most ? p->most : p->bucket;
     char *s = next();
 
     if (p->kind == FTX_PROG_DECODE && p->bucket)
-        snprintf(s, 160, "decode, up to %u sequence%s", p->bucket, p->bucket == 1 ? "" : "s");
+        snprintf(s, 160, "decode, up to %u sequence%s", most, most == 1 ? "" : "s");
     else if ((p->kind == FTX_PROG_ENCODE || p->kind == FTX_PROG_HIDDEN) && p->bucket)
-        snprintf(s, 160, "encode%s, up to %u tokens", p->kind == FTX_PROG_HIDDEN ? " hidden states" : "", p->bucket);
+        snprintf(s, 160, "encode%s, up to %u tokens", p->kind == FTX_PROG_HIDDEN ? " hidden states" : "", most);
     else if (p->kind == FTX_PROG_ENCODE || p->kind == FTX_PROG_HIDDEN)
         snprintf(s, 160, "encode%s, any number of tokens", p->kind == FTX_PROG_HIDDEN ? " hidden states" : "");
     else if (p->bucket)
-        snprintf(s, 160, "step, up to %u tokens", p->bucket);
+        snprintf(s, 160, "step, up to %u tokens", most);
     else
         snprintf(s, 160, "%s",
                  p->kind == FTX_PROG_DECODE ? "decode, any number of sequences" : "step, any number of tokens");

@@ -67,6 +67,7 @@ typedef struct Program {
     FtxProgramKind kind;
     bool optional; /* dropped if a value has no kernel in it; the program for any T is used then */
     bool dropped;
+    int64_t most; /* rows that it is run with, where a tuning file has a border; 0: as many as its bucket */
     ProgramFacts facts;
     struct {
         Group *at;
@@ -175,6 +176,9 @@ typedef struct Candidates {
 typedef enum CandidateKind { COMPUTE, CONVERSIONS } CandidateKind;
 void select_candidates(const Lower *l, Program *p, const uint32_t *uses, Id v, CandidateKind kind, bool refused,
                        Candidates *out);
+/* borders.c: sets `most` of the programs that have a border in the target's tuning files. */
+void borders_follow(Lower *l);
+
 /* precision.sums = "fixed" (sums.c): prepares l; chooses l->orders; whether a candidate adds in them. Before they are chosen
  * it must state an order for each of its sums. */
 void sums_open(Lower *l);

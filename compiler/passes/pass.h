@@ -144,6 +144,11 @@ bool passes_tunable(const Graph *g, const Catalog *c, Target t, const Precision 
                     bool (*wanted)(void *user, FtxProgramKind kind, int64_t bucket), void *user, TuneCases *cases,
                     Arena *keep, Diag *d);
 
+/* The borders between programs of fixed size and the next larger ones, for `ftxc tune`, with the entries of t.tuning followed. */
+typedef struct TuneBorders TuneBorders; /* tune/tune.h */
+bool passes_borders(const Graph *g, const Catalog *c, Target t, const Precision *p, TuneBorders *borders, Arena *keep,
+                    Diag *d);
+
 /* The values that are computed with weights of that name, [values.n]. Parts between dots may be left out: layers.3.down_proj. */
 bool *passes_values_of(const Graph *g, const char *name, Arena *a);
 

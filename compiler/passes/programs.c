@@ -258,5 +258,6 @@ bool stage_select(Lower *l, Diag *d)
         if (!l->programs.at[i].dropped)
             l->programs.at[n++] = l->programs.at[i];
     l->programs.n = n;
+    borders_follow(l);
     return true;
 }

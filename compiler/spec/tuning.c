@@ -143,6 +143,20 @@ static void read_algorithms(lua_State *L, int table, TuningEntry *e)
     lua_settop(L, table);
 }
 
+/* most = 48: of a border, in place of use. */
+static int64_t rows_field(lua_State *L, int table)
+{
+    int64_t rows;
+    int whole = 0;
+
+    lua_getfield(L, table, "most");
+    rows = lua_tointegerx(L, -1, &whole);
+    if (lua_type(L, -1) != LUA_TNUMBER || !whole || rows < 1 || rows > INT32_MAX)
+        fail(L, "most", "a whole number of rows");
+    lua_pop(L, 1);
+    return rows;
+}
+
 static void read_entry(lua_State *L, TuningReader *r)
 {
     const int table = lua_gettop(L);
@@ -157,9 +171,13 @@ static void read_entry(lua_State *L, TuningReader *r)
     e.avoid = flag_field(L, table, "avoid");
     e.us = time_field(L, table, "us");
     e.untuned_us = time_field(L, table, "untuned");
-    read_algorithms(L, table, &e);
-    if (!e.algorithms.n)
-        read_use(L, table, &e);
+    if (strcmp(e.kernel, TUNING_BORDER) == 0) {
+        e.most = rows_field(L, table);
+    } else {
+        read_algorithms(L, table, &e);
+        if (!e.algorithms.n)
+            read_use(L, table, &e);
+    }
     *(TuningEntry *)arena_push(sandbox_of(L)->keep, r->into->entries) = e;
 }
 

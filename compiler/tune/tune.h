@@ -46,6 +46,20 @@ typedef struct TuneCases {
     size_t programs; /* of the target */
 } TuneCases;
 
+/* Up to `most` rows are run by a program, and more by the next larger one of its kind; with fewer than `least` a smaller one
+ * is run. */
+typedef struct TuneBorder {
+    const char *program, *shape, *hash; /* as in a tuning file */
+    size_t at;                          /* the program's number */
+    bool decode;                        /* a row is a sequence; else it is a token of one */
+    int64_t least, most;
+} TuneBorder;
+
+typedef struct TuneBorders {
+    TuneBorder *at;
+    size_t n, cap;
+} TuneBorders;
+
 enum { TUNE_POINTS = 4 };
 
 /* What a search needs of the world. */
@@ -59,6 +73,8 @@ typedef struct TuneMachine {
     /* Microseconds of a run of program `at`; of one launch of a kernel by itself. False: it cannot be measured. */
     bool (*time)(void *user, void *variant, size_t at, size_t point, double *us);
     bool (*alone)(void *user, void *variant, size_t at, const char *entry, double *us);
+    /* Microseconds of a step of so many rows, by whatever program runs it. */
+    bool (*rows)(void *user, void *variant, const TuneBorder *b, int64_t rows, double *us);
     bool (*stop)(void *user, double share); /* this share of the time is over, or the user wants to end */
     void (*say)(void *user, const char *what, size_t done, size_t all);
     /* Entries that were found in place so far, or all that were confirmed. */
@@ -85,5 +101,10 @@ void tune_algorithm(const DeviceAlgorithm *of, size_t n, int64_t from, int64_t t
 /* `file` is what the entries belong to. False: the untuned model cannot be built, or not beside another; what was found until
  * then was kept. */
 bool tune_search(TuneCases *cases, const TuningFile *file, const TuneMachine *m, Arena *keep, TuneResult *out);
+
+/* borders.c: where the next larger program runs a step faster than the one that its rows fit, found by bisection: the border
+ * goes there. `entries` are followed. Adds an entry for each border that moves. False: no model can be built. */
+bool tune_borders(const TuneBorders *borders, const TuningEntry *entries, size_t n, const TuningFile *file,
+                  const TuneMachine *m, Arena *keep, TuneResult *out);
 
 #endif

@@ -45,7 +45,7 @@ void schedule_ladders(FtxEngine *e)
                    : p->programs[i].kind == FTX_PROG_ENCODE ? &e->encode
                    : p->programs[i].kind == FTX_PROG_HIDDEN ? &e->hidden
                                                             : &e->step,
-                   i, p->programs[i].bucket);
+                   i, p->programs[i].most ? p->programs[i].most : p->programs[i].bucket);
 }
 
 bool schedule_program(const ProgramLadder *l, int tokens, uint32_t *program)

@@ -39,6 +39,36 @@ static void test_programs(void **state)
     }
 }
 
+/* A program that takes fewer tokens than its bucket: the next one has the others; 0 is as many as the bucket. */
+static void test_borders(void **state)
+{
+    static const uint32_t bucket[] = {1, 2, 4, 8, 8, 8, 8, 8};
+    FakeSizes sizes = fake_sizes();
+    Bed b = {.sizes = sizes};
+    uint32_t program = 0;
+
+    (void)state;
+    b.sizes.sequences = 7;
+    reset_fake(false, 0);
+    fake_artifact(&b.artifact, &b.sizes);
+    for (uint32_t i = 0; i < b.artifact.artifact.plans[0].n_programs; i++) {
+        FtxProgram *p = &b.artifact.program[i];
+
+        p->most = p->kind == FTX_PROG_DECODE && p->bucket == 4 ? 3 : p->bucket == 16 ? 15 : p->bucket == 8 ? 8 : 0;
+    }
+    assert_int_equal(fake_model(&b.artifact, NULL, &b.model, NULL), FTX_OK);
+    assert_int_equal(ftx_engine_open(b.model, NULL, &b.engine, NULL), FTX_OK);
+    for (int tokens = 1; tokens <= 8; tokens++) {
+        assert_true(schedule_program(&b.engine->decode, tokens, &program));
+        assert_int_equal(b.artifact.program[program].bucket, bucket[tokens - 1]);
+    }
+    for (int tokens = 15; tokens <= 17; tokens++) {
+        assert_true(schedule_program(&b.engine->step, tokens, &program));
+        assert_int_equal(b.artifact.program[program].bucket, tokens < 16 ? 16 : 0);
+    }
+    close_bed(&b);
+}
+
 /* Runs under way bring the row of a request that has ended; no further run is begun with it. */
 static void test_ended_row(void **state)
 {
@@ -167,7 +197,7 @@ static void test_ended_before_failure(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_programs), cmocka_unit_test(test_pages),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_programs), cmocka_unit_test(test_borders), cmocka_unit_test(test_pages),
                                        cmocka_unit_test(test_ended_row), cmocka_unit_test(test_device_fails),
                                        cmocka_unit_test(test_ended_before_failure)};
 

@@ -23,6 +23,8 @@ static const char *message(const char *text, Arena *keep)
 #define FILE_OF(entries) "return { gpu = \"NVIDIA H200\", entries = { " entries " } }"
 #define KEY "kernel = \"k\", hash = \"h\", program = \"decode 8\", shape = \"N=8\""
 
+#define BORDER "kernel = \"border\", hash = \"h\", program = \"decode 8\", shape = \"before decode 16\""
+
 static void mistakes(void **state)
 {
     static const struct {
@@ -65,6 +67,11 @@ static void mistakes(void **state)
          "t.lua: entry 1: library: expected cuBLASLt's version, found nil"},
         {FILE_OF("{ " KEY ", avoid = true, library = 1, algorithms = { { 64, 128, 66, 1, 2, 3, 4, 5, 6, 7, 8 } } }"),
          "t.lua: entry 1: algorithms: expected nothing beside avoid, found table"},
+        {FILE_OF("{ " BORDER ", most = 48 }"), ""},
+        {FILE_OF("{ " BORDER " }"), "t.lua: entry 1: most: expected a whole number of rows, found nil"},
+        {FILE_OF("{ " BORDER ", most = 0 }"), "t.lua: entry 1: most: expected a whole number of rows, found number"},
+        {FILE_OF("{ " BORDER ", most = 1.5 }"), "t.lua: entry 1: most: expected a whole number of rows, found number"},
+        {FILE_OF("{ " BORDER ", most = 2^31 }"), "t.lua: entry 1: most: expected a whole number of rows, found number"},
         {FILE_OF("{ " KEY ", use = {}, us = -1 }"), "t.lua: entry 1: us: expected microseconds, found number"},
         {"return { gpu = (\"g\"):rep(4097), entries = {} }", "t.lua: gpu: expected at most 4096 bytes, found string"},
         {"return { gpu = (\"g\"):rep(4096), entries = {} }", ""},
@@ -101,6 +108,7 @@ static void written(void **state)
         "t.lua",
         "return { gpu = \"NVIDIA H200\", made = \"ftxc 9\", any_order = true, entries = {\n"
         "{ kernel = \"b\", hash = \"1\", program = \"step\", shape = \"N=1\", avoid = true },\n"
+        "{ kernel = \"border\", hash = \"1\", program = \"decode 8\", shape = \"before decode 16\", most = 6 },\n"
         "{ kernel = \"a\", hash = \"1\", program = \"step\", shape = \"N=2\", use = { Z = 1, B = -2 } },\n"
         "{ kernel = \"a\", hash = \"1\", program = \"decode 8\", shape = \"N=2\", use = {}, us = 1.25, "
         "untuned = 2 },\n"
@@ -121,10 +129,12 @@ static void written(void **state)
     assert_string_equal(again.files.at[0]->made, "ftxc 9");
     assert_non_null(
         strstr(text, "library = 130002, algorithms = {\n        { 64, 128, 66, 1, 2, 3, 4, 5, 6, 7, 8 },\n"));
-    assert_int_equal(again.entries.n, 4);
-    assert_int_equal(again.entries.at[3].algorithms.n, 1 + 2 * FTX_MM_RECORD);
-    assert_int_equal(again.entries.at[3].algorithms.at[0], 130002);
-    assert_int_equal(again.entries.at[3].algorithms.at[22], 4294967295);
+    assert_int_equal(again.entries.n, 5);
+    assert_string_equal(again.entries.at[3].kernel, TUNING_BORDER);
+    assert_int_equal(again.entries.at[3].most, 6);
+    assert_int_equal(again.entries.at[4].algorithms.n, 1 + 2 * FTX_MM_RECORD);
+    assert_int_equal(again.entries.at[4].algorithms.at[0], 130002);
+    assert_int_equal(again.entries.at[4].algorithms.at[22], 4294967295);
     arena_close(keep);
 }
 
@@ -345,6 +355,79 @@ static void library(void **state)
     }
 }
 
+static int64_t most_of(const Bench *b, const char *program)
+{
+    for (size_t i = 0; i < b->l.programs.n; i++)
+        if (strcmp(b->l.programs.at[i].facts.name, program) == 0)
+            return b->l.programs.at[i].most;
+    fail_msg("no program %s", program);
+    return 0;
+}
+
+/* A border holds for the two programs, their kernels and their tuned values; with any order only. */
+static void borders(void **state)
+{
+    (void)state;
+    for (int any = 0; any < 2; any++) {
+        Bench b = bench_open(any);
+        TuneBorders all = {0};
+        const TuneBorder *at = NULL;
+        TuningEntry *e;
+        Target target;
+        Diag d = {0};
+
+        assert_true(target_parse("h200", &target, &d));
+        assert_true(
+            passes_borders(b.spec.graph, &b.catalog, target, &b.spec.precision, &all, b.keep, &d));
+        for (size_t i = 0; i < all.n; i++) {
+            assert_true(all.at[i].least < all.at[i].most && all.at[i].decode == (all.at[i].program[0] == 'd'));
+            if (strcmp(all.at[i].program, "decode 8") == 0)
+                at = &all.at[i];
+        }
+        assert_non_null(at);
+        assert_int_equal(at->least, 5);
+        assert_int_equal(at->most, 8);
+        assert_string_equal(at->shape, "before decode 16");
+        select_all(&b);
+        assert_int_equal(most_of(&b, "decode 8"), 0);
+        for (int64_t most = 8; most >= 6; most--) {
+            e = add(&b, "decode 8", "linear", NULL, 0);
+            *e = (TuningEntry){.kernel = TUNING_BORDER,
+                               .hash = at->hash,
+                               .program = "decode 8",
+                               .shape = at->shape,
+                               .most = most,
+                               .file = &b.file};
+        }
+        e = add(&b, "decode 8", "linear", NULL, 0);
+        *e = b.tuning.entries.at[1];
+        e->hash = "0123456789abcdef";
+        select_all(&b);
+        assert_int_equal(most_of(&b, "decode 8"), any ? 7 : 0); /* 8 are no border; of two the first counts */
+        assert_int_equal(most_of(&b, "decode 4"), 0);
+        assert_string_equal(tuning_note(&b.tuning, b.keep),
+                            any ? "tune/nvidia-h200.lua: 1 of 4 entries used; ignored: 1 not legal"
+                                : "tune/nvidia-h200.lua: 0 of 4 entries used; ignored: 1 of older kernels, 1 not legal, "
+                                  "2 that change the order of sums (the file was made without --any-order)");
+        if (any)
+            assert_non_null(strstr(tuning_lines(&b.tuning, "h200", b.keep),
+                                   "tuned border, decode 8, before decode 16: 7 rows at most\n"));
+        b.tuning.entries.n = 0; /* another value of a tuned constant in the next program */
+        add(&b, "decode 8", "linear", "IN_FLIGHT", 32768);
+        e = add(&b, "decode 8", "linear", NULL, 0);
+        *e = (TuningEntry){.kernel = TUNING_BORDER,
+                           .hash = at->hash,
+                           .program = "decode 8",
+                           .shape = at->shape,
+                           .most = 7,
+                           .file = &b.file};
+        select_all(&b);
+        assert_int_equal(most_of(&b, "decode 8"), 0);
+        assert_int_equal(e->state, TUNING_OLD);
+        bench_close(&b);
+    }
+}
+
 /* --- what a tuner may try ------------------------------------------------------------------------------ */
 
 static bool only_64(void *user, FtxProgramKind kind, int64_t bucket)
@@ -426,7 +509,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mistakes),   cmocka_unit_test(written), cmocka_unit_test(followed),
         cmocka_unit_test(shapes),     cmocka_unit_test(ignored), cmocka_unit_test(any_order),
-        cmocka_unit_test(candidates), cmocka_unit_test(library),
+        cmocka_unit_test(candidates), cmocka_unit_test(library),   cmocka_unit_test(borders),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

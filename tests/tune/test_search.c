@@ -181,7 +181,7 @@ static World world(size_t n)
 
 static TuneResult search(World *w)
 {
-    const TuneMachine machine = {w, build, drop, points, time_program, time_alone, stop, say, keep_entries};
+    const TuneMachine machine = {w, build, drop, points, time_program, time_alone, NULL, stop, say, keep_entries};
     TuneResult r;
 
     assert_true(tune_search(&w->cases, &w->file, &machine, w->keep, &r));
@@ -312,7 +312,7 @@ static void unbuildable(void **state)
 static void no_room(void **state)
 {
     World w = world(4);
-    const TuneMachine machine = {&w, build, drop, points, time_program, time_alone, stop, say, keep_entries};
+    const TuneMachine machine = {&w, build, drop, points, time_program, time_alone, NULL, stop, say, keep_entries};
     TuneResult r;
 
     (void)state;
