@@ -33,6 +33,7 @@ void inside(void **state);
 
 /* batches.c */
 void batches(void **state);
+void lives(void **state);
 
 /* codes.c */
 void codes_append(void **state);
