@@ -4,7 +4,7 @@
 //
 //   x  [M, K], w [N, K]  16-bit, row-major, given as TMA descriptors; K % 8 == 0
 //   b  [N] fp32, r [M, N]
-//   y  [M, N]            16-bit             sums in fp32
+//   y  [M, N]            16-bit; logits of a head and their segments (body/segments.cuh): fp32             sums in fp32
 //
 // What limits it: with few rows reading w, with many the traffic of shared memory. A step of 16 k of a warpgroup reads 64 rows
 // of x and TILE_N of w from there, 2 * (64 + TILE_N) * 16 bytes in TILE_N / 2 clocks, and the copies write beside it. So tiles
@@ -290,8 +290,22 @@ DEVICE void batch_add_sums(float (&v)[BatchShape<C>::OWN_N / 2], const float (&d
     }
 }
 
+// head: writes a segment of row m of the logits, columns n .. n + TILE_N, and of its logits what `keep` says.
+template <class C> DEVICE void batch_segment(const LinearHeadArgs &a, float *d, int m, int live, int keep, int n)
+{
+    if constexpr (C::BIAS)
+#pragma unroll
+        for (int j = 0; j < C::TILE_N / 8; j++) {
+            const LinearBias b = linear_bias<C>(a, n + j * 8 + 2 * (lane_id() & 3));
+            d[j * 4] += b.b[0];
+            d[j * 4 + 1] += b.b[1];
+        }
+    quad_write_segment<C::TILE_N / 8, true>(m < live ? segments_of(a.segments, C::N, m) + n / C::TILE_N : nullptr, (float *)a.y + (i64)m * C::N,
+                                            d, n, C::N, keep, m < live ? inv_temperature_of(a, m, keep) : 1.0f);
+}
+
 // The warpgroups: multiply tile after tile and write the results.
-template <class C> DEVICE void batch_work(const LinearArgs &a, const BatchWork<C> &work, char *shared, const BatchRing<C> &ring)
+template <class C, class A> DEVICE void batch_work(const A &a, const BatchWork<C> &work, char *shared, const BatchRing<C> &ring)
 {
     typedef BatchShape<C> P;
     RingSlot<C::STAGES> slot = {0, 0};
@@ -300,6 +314,9 @@ template <class C> DEVICE void batch_work(const LinearArgs &a, const BatchWork<C
         const BatchTile t = work.tile(i);
         const bool some = work.warp / 4 < t.blocks;
         const int m = (t.block + work.warp / 4) * 64 + work.warp % 4 * 16 + (lane_id() >> 2); // this lane's rows: m and m + 8
+        u32 keeps = 0; // keep of both rows
+        if constexpr (C::SEGMENTS)
+            keeps = keeps_of<2>(a, m, work.live);
         const AppendRow row[2] = {batch_place<C>(a, m, work.live), batch_place<C>(a, m + 8, work.live)};
         float d[C::TILE_N / 2];
         if (some)
@@ -311,9 +328,13 @@ template <class C> DEVICE void batch_work(const LinearArgs &a, const BatchWork<C
 #pragma unroll
             for (int h = 0; h < 2 && some; h++) {
                 warp_sync(); // one row at a time: what is read for both would not fit the registers
-                BatchBeside<C> beside;
-                beside.read(a, row[h], m + h * 8, work.live, t.column);
-                batch_write<C>(a, d + h * 2, row[h], beside, m + h * 8, work.live, t.column);
+                if constexpr (C::SEGMENTS) {
+                    batch_segment<C>(a, d + h * 2, m + h * 8, work.live, keep_at(keeps, h), t.column);
+                } else {
+                    BatchBeside<C> beside;
+                    beside.read(a, row[h], m + h * 8, work.live, t.column);
+                    batch_write<C>(a, d + h * 2, row[h], beside, m + h * 8, work.live, t.column);
+                }
             }
         } else {
             const int own = t.column + work.slice * P::OWN_N;
@@ -337,7 +358,7 @@ template <class C> DEVICE void batch_work(const LinearArgs &a, const BatchWork<C
     }
 }
 
-template <class C> DEVICE void linear_batch(const LinearArgs &a)
+template <class C, class A> DEVICE void linear_batch(const A &a)
 {
     typedef BatchShape<C> P;
     launch_dependents();
@@ -368,6 +389,9 @@ template <class C> DEVICE void linear_batch(const LinearArgs &a)
         return;
     }
     batch_produce<C>(a, work, ring);
+    if constexpr (C::SEGMENTS)
+        if (blockIdx.x == 0 && lane_id() == 0)
+            a.segments->count = P::ACROSS;
     if (C::SPLIT_K > 1) { // the producer's part in batch_work's barrier
         cluster_arrive();
         cluster_wait();

@@ -361,15 +361,18 @@ template <class C> DEVICE void live_work(const LinearArgs &a, const LiveWork<C> 
             beside[0].read(a, lane, places, 0, column);
             live_write<C>(a, d, lane, beside, places, column);
         } else {
-            constexpr int AHEAD = C::RES ? ceil_div(P::OWN, 2) : 1;
+            constexpr int GROUPS = ceil_div(P::OWN, 2), AHEAD = C::RES ? GROUPS : C::APPEND ? least(4, GROUPS) : 1;
             float v[P::OWN * 4];
             LiveBeside<C> beside[AHEAD];
 #pragma unroll
-            for (int g = 0; g < AHEAD; g++)
+            for (int g = 0; g < AHEAD && !C::APPEND; g++)
                 beside[g].read(a, lane, places, 2 * g, column);
             cluster_arrive(); // all blocks have read their rings, which now receive sums
             cluster_wait();
             live_send_sums<C>(d, work.slice, t.eights(), (float *)shared, ring.end());
+#pragma unroll
+            for (int g = 0; g < AHEAD && C::APPEND; g++) // there are registers for these only now
+                beside[g].read(a, lane, places, 2 * g, column);
             mbarrier_wait(ring.end(), 0);
             live_add_sums<C>(v, d, (const float *)shared, work.slice, t.eights());
             live_write<C>(a, v, lane, beside, places, column);

@@ -368,6 +368,9 @@ static void heads(void **state)
         {DT_FP16, 3080, 72, 0, 1, 70, 128, "linear_tile_head", 6},
         {DT_BF16, 3088, 136, 0, 0, 129, 256, "linear_tile_head", 6},
         {DT_FP16, 3192, 200, 0, 1, 150, 512, "linear_tile_head", 6},
+        {DT_BF16, 1000, 136, 0, 1, 129, 192, "linear_batch_head", 3},
+        {DT_FP16, 1160, 72, 0, 0, 140, 256, "linear_batch_head", 4},
+        {DT_BF16, 3080, 200, 0, 1, 129, 512, "linear_batch_head", 5},
     };
     Suite *s = open_suite("heads");
 
@@ -375,11 +378,13 @@ static void heads(void **state)
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
         add_head(s, &some[i]);
     if (wide)
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < 4; i++)
             for (int k = 0; k < 4; k++) {
-                static const char *const families[] = {"linear_head", "linear_hopper_head", "linear_tile_head"};
-                static const int rows[][4] = {{1, 2, 4, 8}, {9, 16, 30, 64}, {65, 128, 160, 159}};
-                const int n[] = {600 + 211 * k, 8193 + 111 * k, 3072 + 104 * k}, b[] = {8, 64, k % 2 ? 512 : 256};
+                static const char *const families[] = {"linear_head", "linear_hopper_head", "linear_tile_head",
+                                                       "linear_batch_head"};
+                static const int rows[][4] = {{1, 2, 4, 8}, {9, 16, 30, 64}, {65, 128, 160, 159}, {65, 190, 250, 400}};
+                const int n[] = {600 + 211 * k, 8193 + 111 * k, 3072 + 104 * k, 1000 + 304 * k},
+                          b[] = {8, 64, k % 2 ? 512 : 256, k == 1 ? 192 : 512};
 
                 add_head(s, &(Head){k % 2 ? DT_BF16 : DT_FP16, n[i], 40 + 96 * k, i < 2 ? k % 2 : 0, k / 2, rows[i][k],
                                     b[i], families[i], 3 + k});
