@@ -36,8 +36,8 @@ struct TuningEntry {
     struct {
         int64_t *at;
         size_t n, cap;
-    } algorithms;          /* of cuBLASLt, in place of values: words as in FtxMatmulAlgo, its version first */
-    int64_t most;          /* of a border, in place of values: rows that the program is run with at most; 0: it is none */
+    } algorithms; /* of cuBLASLt, in place of values: words as in FtxMatmulAlgo, its version first */
+    int64_t most; /* of a border, in place of values: rows that the program is run with at most; 0: it is none */
     double us, untuned_us; /* of a program's run, with and without this entry; 0: not given */
     const struct TuningFile *file;
     TuningState state;

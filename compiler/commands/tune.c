@@ -234,9 +234,8 @@ static bool time_rows_of(void *user, void *variant, const TuneBorder *b, int64_t
     const int context = least_of(t->o->context, l->context > 64 ? l->context - 64 : 0);
     double least, most;
     FtxError err;
-    const FtxStatus status =
-        ftx_engine_bench(v->engine, b->decode ? (int)rows : 1, b->decode ? 1 : (int)rows, b->decode ? context : 0,
-                         REPEAT, us, &least, &most, &err);
+    const FtxStatus status = ftx_engine_bench(v->engine, b->decode ? (int)rows : 1, b->decode ? 1 : (int)rows,
+                                              b->decode ? context : 0, REPEAT, us, &least, &most, &err);
 
     t->broken |= status == FTX_EDEVICE;
     return !status || fail(t, err.text);
@@ -344,12 +343,14 @@ static void add_point(Program *p, int sequences, int tokens, int context)
 /* The steps that run a program: a decode program with little and with much context; one of any size with as many tokens as
  * there may be, and with one more than a half, a quarter and an eighth. One of more than 64 rows with the fewest, too, which are
  * one more than the program before it has. Called for each program in the order of the target's. */
-static bool wanted(void *user, FtxProgramKind kind, int64_t bucket)
+static bool wanted(void *user, FtxProgramKind kind, int64_t bucket, int64_t least)
 {
     Tuner *t = user;
     const Limits *l = &t->spec.graph->limits;
     const bool encoder = t->spec.graph->kind == FTX_MODEL_ENCODER, in = in_list(t->o->buckets, bucket);
-    const int64_t fewest = bucket > ROWS_STEP && t->programs.n && t->last_kind == kind ? t->last_bucket + 1 : bucket;
+    const int64_t fewest = least                                                         ? least
+                           : bucket > ROWS_STEP && t->programs.n && t->last_kind == kind ? t->last_bucket + 1
+                                                                                         : bucket;
     int64_t tokens = bucket ? bucket : l->tokens;
     Program p = {0};
 
@@ -497,8 +498,7 @@ static bool find_borders(Tuner *t, const Catalog *c, Target target, const TuneMa
     if (!passes_borders(t->spec.graph, c, target, &t->spec.precision, &all, t->keep, d))
         return false;
     for (size_t i = 0; i < all.n; i++)
-        if (in_list(t->o->buckets, all.at[i].most) &&
-            all.at[i].most <= (all.at[i].decode ? l->sequences : l->context))
+        if (in_list(t->o->buckets, all.at[i].most) && all.at[i].most <= (all.at[i].decode ? l->sequences : l->context))
             *(TuneBorder *)arena_push(t->keep, borders) = all.at[i];
     return tune_borders(&borders, r->entries, r->n, &t->file, m, t->keep, r) || diag_machine(d, "%s", t->why);
 }
@@ -507,8 +507,9 @@ static void report_borders(const TuneResult *r)
 {
     for (size_t i = 0; i < r->n; i++)
         if (r->entries[i].most)
-            printf("%-12s up to %lld rows: with more, %s %10.2f us and the next program %10.2f us\n", r->entries[i].program,
-                   (long long)r->entries[i].most, r->entries[i].program, r->entries[i].untuned_us, r->entries[i].us);
+            printf("%-12s up to %lld rows: with more, %s %10.2f us and the next program %10.2f us\n",
+                   r->entries[i].program, (long long)r->entries[i].most, r->entries[i].program,
+                   r->entries[i].untuned_us, r->entries[i].us);
 }
 
 static void report(const TuneCases *cases, const TuneResult *r, const Tuner *t)
@@ -585,8 +586,8 @@ static bool make_folder(Tuner *t, Diag *d)
 
 static bool tune(Tuner *t, Diag *d)
 {
-    const TuneMachine machine = {t, build, drop, points, time_program, time_alone, time_rows_of,
-                                 stop, say, keep_entries};
+    const TuneMachine machine = {t,          build,        drop, points, time_program,
+                                 time_alone, time_rows_of, stop, say,    keep_entries};
     Precision *precision = &t->spec.precision;
     const double end = t->end;
     Targets targets = {0};

@@ -16,7 +16,7 @@ typedef struct Sides {
     const TuneMachine *m;
     const TuneBorder *b;
     void *with, *without; /* the program */
-    double us[2];         /* of the last comparison in which the next program was faster: of the program, of the next one */
+    double us[2]; /* of the last comparison in which the next program was faster: of the program, of the next one */
 } Sides;
 
 static int by_size(const void *a, const void *b)
@@ -55,7 +55,8 @@ static bool is_faster(Sides *s, int64_t rows)
 /* The most rows with which the program stays the one to run. */
 static int64_t bisect(Sides *s)
 {
-    int64_t slower = s->b->least > 1 ? s->b->least - 1 : 1, faster = s->b->most; /* slower: the next program is not tried */
+    int64_t slower = s->b->least > 1 ? s->b->least - 1 : 1,
+            faster = s->b->most; /* slower: the next program is not tried */
 
     if (slower >= faster || !is_faster(s, faster))
         return s->b->most;
@@ -72,12 +73,8 @@ static int64_t bisect(Sides *s)
 
 static TuningEntry entry_of(const TuneBorder *b, int64_t most, const TuningFile *file)
 {
-    return (TuningEntry){.kernel = TUNING_BORDER,
-                         .hash = b->hash,
-                         .program = b->program,
-                         .shape = b->shape,
-                         .most = most,
-                         .file = file};
+    return (TuningEntry){
+        .kernel = TUNING_BORDER, .hash = b->hash, .program = b->program, .shape = b->shape, .most = most, .file = file};
 }
 
 bool tune_borders(const TuneBorders *borders, const TuningEntry *entries, size_t n, const TuningFile *file,

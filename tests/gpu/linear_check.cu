@@ -410,7 +410,7 @@ static void check(Problem &p, const Instance &i)
             compare(c.get(at, i.kv), p.want_k[(size_t)m * 2 * i.G * i.E + n]);
             bits.insert(bits.end(), c.host.begin() + at * size_of(i.kv), c.host.begin() + (at + 1) * size_of(i.kv));
         }
-        const bool own = strstr(i.family, "hopper") || strstr(i.family, "swapped") || strstr(i.family, "batch") || strstr(i.family, "live");
+        const bool own = strstr(i.family, "hopper") || strstr(i.family, "swapped") || strstr(i.family, "batch");
         const bool bulk = strstr(i.family, "bulk"), many = strncmp(i.family, "linear_q", 8) == 0 && i.m > 8; // linear_q.cuh: orders
         std::vector<char> &first = p.first[(own ? i.cluster : bulk ? 20 : many ? 21 : 0) * MANY + m];
         if (first.empty())

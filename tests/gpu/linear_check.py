@@ -25,7 +25,7 @@ def norms(template):
     """The norms that a template's match lines have: 0 none, 1 RMS norm, 2 layer norm."""
     if "linear_q" in template:
         return (0,) if "hopper" in template else (0, 1)
-    if "swapped" in template or "batch" in template or "live" in template or "rows" in template:
+    if "swapped" in template or "batch" in template or "rows" in template:
         return (0,)
     if "hopper" in template:
         return (0, 1) if "head" in template else (1,)
@@ -143,12 +143,6 @@ def checks():
             add("linear_batch", BF16, 1000, 712, m, bias=1, res=1, force=force)
             add("linear_batch", FP16, 2008, 1096, m, glu=1, act=5, force=force)
             add("linear_batch_append", FP16, 640, 576, m, heads=(6, 2, 64, 64), force=force)
-    for n, m in enumerate((129, 144, 176, 192, 208, 240, 256, 300, 400, 512)):  # linear_live
-        for split in (1, 2, 4):
-            force = {"SPLIT_K": split, "WARPGROUPS": 1 + (n + split) % 2}
-            add("linear_live", BF16, 1000, 712, m, bias=1, res=1, force=force)
-            add("linear_live", FP16, 2008, 1096, m, glu=1, act=5, force=force, live=m - n * 7)
-            add("linear_live_append", FP16, 640, 576, m, heads=(6, 2, 64, 64), force=force, live=m - n * 9)
     every(FP32, 640, 384, (1, 8, 64), norm=1, heads=(6, 2, 64, 64))
     every(FP32, 300, 301, (1, 16), norm=2, bias=1, act=2)
     every(FP32, 4096, 2048, (1, 64), norm=1, glu=1, act=5)
@@ -156,13 +150,13 @@ def checks():
     every(FP32, 5003, 384, (2, 64), norm=1, last=1)
 
 
-def batch(tag, model, m, live, force={}, form="linear_batch"):
+def batch(tag, model, m, live, force={}):
     """The four linears of a llama layer with many rows. One instance is timed with several numbers of rows."""
     h, f, heads = MODELS[model]
     n = (heads[0] + 2 * heads[1]) * heads[2]
     for nn, kk, kw in [(n, h, dict(heads=heads)), (h, h, dict(res=1)), (2 * f, h, dict(glu=1, act=5)), (h, f, dict(res=1))]:
         for rows_live in live:
-            add(form + ("_append" if "heads" in kw else ""), BF16, nn, kk, m, seq=f"{model} {tag} rows {rows_live} of {m}", live=rows_live,
+            add("linear_batch" + ("_append" if "heads" in kw else ""), BF16, nn, kk, m, seq=f"{model} {tag} rows {rows_live} of {m}", live=rows_live,
                 force=force.get((nn, kk), force.get("all", {})), **kw)
 
 
@@ -224,8 +218,6 @@ def sequences():
         layer(f"{model} M=64 wide NT96", model, 64, True, lambda n, k, w: {"TILE_N_MAX": 96})
         for m, live in ((128, (65, 128)), (192, (129, 160, 192)), (256, (129, 192, 193, 256)), (512, (257, 320, 384, 448, 512))):
             batch("batch", model, m, live)
-            if m > 128:
-                batch("live", model, m, live, form="linear_live")
     for m in (1, 8, 64):
         every(BF16, 128256, 2048, (m,), norm=1, y=FP32, last=1, seq=f"head 1B M={m}")
     add("linear_fma", FP32, 8192, 4096, 1, seq="fp32 M=1")
@@ -245,8 +237,6 @@ def orders():
                 add("linear_swapped" + tail, x, columns, k, m, force={"CLUSTER_SIZE": slices}, **kw)
             for m in (65, 129, 300, 512)[slices % 2::2]:
                 add("linear_batch" + tail, x, columns, k, m, force={"SPLIT_K": slices}, **kw)
-            for m in (150, 400):
-                add("linear_live" + tail, x, columns, k, m, force={"SPLIT_K": slices}, **kw)
         if n % 3 == 0:
             add("linear" + tail, x, columns, k, 8, **kw)
             add("linear_wide" + tail, x, columns, k, 64, **kw)
@@ -269,7 +259,7 @@ def main():
         parts[int(r[1][1:]) % len(parts)].append(r)
     for i, part in enumerate(parts):
         with open(os.path.join(out, f"part{i}.cu"), "w") as f:
-            f.write('#include "linear.cuh"\n#include "linear_wide.cuh"\n#include "linear_hopper.cuh"\n#include "linear_swapped.cuh"\n#include "linear_batch.cuh"\n#include "linear_live.cuh"\n#include "linear_q.cuh"\n#include "linear_q_bulk.cuh"\n#include "linear_q_hopper.cuh"\n#include "linear_fma.cuh"\n#include "linear_check.h"\n')
+            f.write('#include "linear.cuh"\n#include "linear_wide.cuh"\n#include "linear_hopper.cuh"\n#include "linear_swapped.cuh"\n#include "linear_batch.cuh"\n#include "linear_q.cuh"\n#include "linear_q_bulk.cuh"\n#include "linear_q_hopper.cuh"\n#include "linear_fma.cuh"\n#include "linear_check.h"\n')
             for name, body in {r[1]: r[2] for r in part}.items():
                 f.write(f"namespace n{name} {{\n{body}}}\n")
             f.write(f"extern const Instance part{i}[] = {{\n")

@@ -6,18 +6,22 @@
 
 #include "compiler/spec/spec.h"
 
-/* The sizes of the programs of one kind, as text. */
+/* The sizes of the programs of one kind, as text: 385..512 is run with no fewer than 385 rows. */
 static const char *sizes(const Plan *plan, FtxProgramKind kind, Arena *keep)
 {
     const char *text = "";
 
     for (size_t i = 0; i < plan->programs.n; i++)
         if (plan->programs.at[i].kind == kind)
-            text = arena_printf(keep, "%s%s%u", text, *text ? " " : "", plan->programs.at[i].bucket);
+            text =
+                arena_printf(keep, "%s%s%s%u", text, *text ? " " : "",
+                             plan->programs.at[i].least ? arena_printf(keep, "%u..", plan->programs.at[i].least) : "",
+                             plan->programs.at[i].bucket);
     return text;
 }
 
-/* Steps of 65 to 512 tokens have programs of their own where linear_batch computes all layers, and 192 rows where these are large. */
+/* Steps of 65 to 512 tokens have programs of their own where linear_batch computes all layers, and 192 rows where these are large;
+ * there decode steps of 257 to 384 rows are cuBLASLt's. */
 static void many_rows(void **state)
 {
     static const struct {
@@ -28,7 +32,12 @@ static void many_rows(void **state)
         {"llama-3.2-1b", "sm_90a", "precision.weights=int4", "16 64 0", "1 2 4 8 16 32 64"},
         {"llama-3.2-1b", "sm_90a", "precision.weights=fp32", "16 64 0", "1 2 4 8 16 32 64"},
         {"llama-3.2-1b", "sm_80", "limits.sequences=200", "16 64 0", "1 2 4 8 16 32 64 128 256"},
-        {"llama-3.1-8b", "h200", "limits.sequences=512", "16 64 128 192 256 512 0", "1 2 4 8 16 32 64 128 192 256 512"},
+        {"llama-3.1-8b", "h200", "limits.sequences=512", "16 64 128 192 256 512 0",
+         "1 2 4 8 16 32 64 128 192 256 385..512 0"},
+        {"llama-3.1-8b", "h200", "limits.sequences=384", "16 64 128 192 256 512 0", "1 2 4 8 16 32 64 128 192 256 0"},
+        {"llama-3.1-8b", "h200", "limits.sequences=385", "16 64 128 192 256 512 0",
+         "1 2 4 8 16 32 64 128 192 256 385..512 0"},
+        {"llama-3.2-1b", "h200", "limits.sequences=512", "16 64 128 256 512 0", "1 2 4 8 16 32 64 128 256 512"},
         {"llama-3.1-8b", "h200", "limits.tokens=191", "16 64 128 0", "1 2 4 8 16 32 64"},
         {"llama-3.1-8b", "h200", "limits.sequences=128", "16 64 128 192 256 512 0", "1 2 4 8 16 32 64 128"},
         {"llama-3.1-8b", "h200", "precision.sums=fixed", "16 64 128 256 512 0", "1 2 4 8 16 32 64"},

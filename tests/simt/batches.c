@@ -1,4 +1,4 @@
-/* batches.c - linear layers of decode programs of more than 64 rows: every form of the tiles of linear_batch and linear_live. */
+/* batches.c - linear layers of decode programs of more than 64 rows: every form of the tiles of linear_batch. */
 #include "kernels.h"
 
 typedef struct Batch {
@@ -6,22 +6,21 @@ typedef struct Batch {
     int N, K, bias;
     const char *end; /* "", "act", "glu", "add"; "append": N columns are 4 heads, 2 of them of queries */
     int rows, bucket;
-    int tile_n, split_k, warpgroups; /* tile_n 0: of linear_live */
+    int tile_n, split_k, warpgroups;
 } Batch;
 
 static void add_batch(Suite *s, const Batch *b)
 {
     const char *type = dtype_name(b->t);
-    const bool append = strcmp(b->end, "append") == 0, live = b->tile_n == 0;
+    const bool append = strcmp(b->end, "append") == 0;
     Ir g = {0};
     Case c = {.kv = b->t,
-              .only = live ? append ? "linear_live_append" : "linear_live"
-                           : append ? "linear_batch_append" : "linear_batch",
+              .only = append ? "linear_batch_append" : "linear_batch",
               .decode = true,
               .bucket = b->bucket,
               .sms = b->bucket == 384 ? 3 : 4,
-              .use = {{"SPLIT_K", b->split_k}, {"WARPGROUPS", b->warpgroups}, {"TILE_N", b->tile_n}},
-              .n_use = live ? 2 : 3,
+              .use = {{"TILE_N", b->tile_n}, {"SPLIT_K", b->split_k}, {"WARPGROUPS", b->warpgroups}},
+              .n_use = 3,
               .rows = b->rows,
               .decode_rows = b->rows};
     char name[200];
@@ -126,47 +125,4 @@ void batches(void **state)
                 }
     }
     finish(s, 53);
-}
-
-/* Products as wide as there are live rows. */
-void lives(void **state)
-{
-    static const Batch some[] = {
-        /* one row more than a half, products of every width, one row, a bucket that is no multiple of 16 */
-        {DT_BF16, 200, 136, 1, "add", 129, 192, 0, 1, 2},
-        {DT_FP16, 136, 328, 0, "glu", 150, 192, 0, 1, 1},
-        {DT_BF16, 104, 392, 1, "add", 170, 250, 0, 2, 1},
-        {DT_BF16, 200, 136, 0, "act", 185, 256, 0, 1, 2},
-        {DT_FP16, 328, 72, 1, "", 201, 256, 0, 1, 2},
-        {DT_BF16, 136, 200, 1, "add", 217, 256, 0, 1, 1},
-        {DT_FP16, 72, 328, 1, "act", 233, 256, 0, 2, 2},
-        {DT_BF16, 520, 136, 0, "glu", 256, 256, 0, 1, 2},
-        {DT_FP16, 72, 136, 1, "", 1, 256, 0, 1, 1},
-        {DT_BF16, 136, 328, 0, "add", 3, 256, 0, 4, 2},
-        {DT_BF16, 72, 200, 1, "", 64, 192, 0, 2, 1},
-        {DT_FP16, 104, 328, 1, "glu", 100, 140, 0, 4, 1},
-        /* slices of K of unlike length; several row tiles, the last shorter; the cache */
-        {DT_BF16, 264, 840, 1, "add", 135, 192, 0, 4, 2},
-        {DT_FP16, 200, 136, 0, "add", 257, 512, 0, 1, 2},
-        {DT_BF16, 136, 392, 1, "glu", 400, 512, 0, 2, 1},
-        {DT_BF16, 392, 72, 0, "", 512, 512, 0, 1, 1},
-        {DT_FP16, 72, 200, 1, "act", 300, 384, 0, 1, 2},
-        {DT_BF16, 224, 200, 0, "append", 139, 192, 0, 2, 1},
-        {DT_FP16, 160, 264, 1, "append", 250, 256, 0, 1, 2},
-        {DT_BF16, 96, 136, 1, "append", 300, 512, 0, 2, 2},
-    };
-    Suite *s = open_suite("lives");
-
-    (void)state;
-    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
-        add_batch(s, &some[i]);
-    for (int i = 0; i < 40 && wide; i++) {
-        static const char *const ends[] = {"", "act", "glu", "add", "append"};
-        const int bucket = (const int[]){144, 192, 256, 384, 512}[i * 3 % 5];
-
-        add_batch(s, &(Batch){i % 2 ? DT_BF16 : DT_FP16, (const int[]){96, 160, 352, 544}[i % 4],
-                              (const int[]){264, 520, 584}[i % 3], i % 3 == 0, ends[i % 5], bucket - i * 13 % bucket, bucket, 0,
-                              1 << i % 3, 1 + i % 2});
-    }
-    finish(s, 20);
 }

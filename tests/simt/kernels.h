@@ -33,7 +33,6 @@ void inside(void **state);
 
 /* batches.c */
 void batches(void **state);
-void lives(void **state);
 
 /* codes.c */
 void codes_append(void **state);

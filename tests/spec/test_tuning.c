@@ -377,8 +377,7 @@ static void borders(void **state)
         Diag d = {0};
 
         assert_true(target_parse("h200", &target, &d));
-        assert_true(
-            passes_borders(b.spec.graph, &b.catalog, target, &b.spec.precision, &all, b.keep, &d));
+        assert_true(passes_borders(b.spec.graph, &b.catalog, target, &b.spec.precision, &all, b.keep, &d));
         for (size_t i = 0; i < all.n; i++) {
             assert_true(all.at[i].least < all.at[i].most && all.at[i].decode == (all.at[i].program[0] == 'd'));
             if (strcmp(all.at[i].program, "decode 8") == 0)
@@ -405,10 +404,11 @@ static void borders(void **state)
         select_all(&b);
         assert_int_equal(most_of(&b, "decode 8"), any ? 7 : 0); /* 8 are no border; of two the first counts */
         assert_int_equal(most_of(&b, "decode 4"), 0);
-        assert_string_equal(tuning_note(&b.tuning, b.keep),
-                            any ? "tune/nvidia-h200.lua: 1 of 4 entries used; ignored: 1 not legal"
-                                : "tune/nvidia-h200.lua: 0 of 4 entries used; ignored: 1 of older kernels, 1 not legal, "
-                                  "2 that change the order of sums (the file was made without --any-order)");
+        assert_string_equal(
+            tuning_note(&b.tuning, b.keep),
+            any ? "tune/nvidia-h200.lua: 1 of 4 entries used; ignored: 1 not legal"
+                : "tune/nvidia-h200.lua: 0 of 4 entries used; ignored: 1 of older kernels, 1 not legal, "
+                  "2 that change the order of sums (the file was made without --any-order)");
         if (any)
             assert_non_null(strstr(tuning_lines(&b.tuning, "h200", b.keep),
                                    "tuned border, decode 8, before decode 16: 7 rows at most\n"));
@@ -430,8 +430,9 @@ static void borders(void **state)
 
 /* --- what a tuner may try ------------------------------------------------------------------------------ */
 
-static bool only_64(void *user, FtxProgramKind kind, int64_t bucket)
+static bool only_64(void *user, FtxProgramKind kind, int64_t bucket, int64_t least)
 {
+    assert_int_equal(least, 0);
     (*(int *)user)++;
     return kind == FTX_PROG_STEP && bucket == 64;
 }
@@ -509,7 +510,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mistakes),   cmocka_unit_test(written), cmocka_unit_test(followed),
         cmocka_unit_test(shapes),     cmocka_unit_test(ignored), cmocka_unit_test(any_order),
-        cmocka_unit_test(candidates), cmocka_unit_test(library),   cmocka_unit_test(borders),
+        cmocka_unit_test(candidates), cmocka_unit_test(library), cmocka_unit_test(borders),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
