@@ -3,8 +3,10 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <cmocka.h>
+#include <string.h>
 
 #include "compiler/spec/spec.h"
+#include "compiler/tune/tune.h"
 
 /* The sizes of the programs of one kind, as text: 385..512 is run with no fewer than 385 rows. */
 static const char *sizes(const Plan *plan, FtxProgramKind kind, Arena *keep)
@@ -67,6 +69,16 @@ static void many_rows(void **state)
             fail_msg("%s", d.text);
         assert_string_equal(sizes(&plan, FTX_PROG_STEP, keep), rows[i].steps);
         assert_string_equal(sizes(&plan, FTX_PROG_DECODE, keep), rows[i].decode);
+        if (strstr(rows[i].decode, "385..512")) { /* a border of 256 rows: what is run with 257 */
+            TuneBorders borders = {0};
+            const TuneBorder *b;
+
+            assert_true(passes_borders(spec.graph, &catalog, t, &spec.precision, &borders, keep, &d));
+            for (b = borders.at; strcmp(b->program, "decode 256") != 0; b++)
+                assert_true(b + 1 < borders.at + borders.n);
+            assert_string_equal(b->shape, "before decode");
+            assert_int_equal(b->least, 193);
+        }
         ir_graph_close(spec.graph);
     }
     arena_close(keep);
