@@ -343,14 +343,12 @@ static void add_point(Program *p, int sequences, int tokens, int context)
 /* The steps that run a program: a decode program with little and with much context; one of any size with as many tokens as
  * there may be, and with one more than a half, a quarter and an eighth. One of more than 64 rows with the fewest, too, which are
  * one more than the program before it has. Called for each program in the order of the target's. */
-static bool wanted(void *user, FtxProgramKind kind, int64_t bucket, int64_t least)
+static bool wanted(void *user, FtxProgramKind kind, int64_t bucket)
 {
     Tuner *t = user;
     const Limits *l = &t->spec.graph->limits;
     const bool encoder = t->spec.graph->kind == FTX_MODEL_ENCODER, in = in_list(t->o->buckets, bucket);
-    const int64_t fewest = least                                                         ? least
-                           : bucket > ROWS_STEP && t->programs.n && t->last_kind == kind ? t->last_bucket + 1
-                                                                                         : bucket;
+    const int64_t fewest = bucket > ROWS_STEP && t->programs.n && t->last_kind == kind ? t->last_bucket + 1 : bucket;
     int64_t tokens = bucket ? bucket : l->tokens;
     Program p = {0};
 

@@ -12,8 +12,7 @@
 static const Program *next_of(const Lower *l, const Program *p)
 {
     for (const Program *q = p + 1; q < l->programs.at + l->programs.n; q++)
-        if (!q->dropped && q->kind == p->kind && q->least <= p->facts.bucket &&
-            (!q->facts.bucket || q->facts.bucket > p->facts.bucket))
+        if (!q->dropped && q->kind == p->kind && (!q->facts.bucket || q->facts.bucket > p->facts.bucket))
             return q;
     return NULL;
 }

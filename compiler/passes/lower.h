@@ -67,8 +67,7 @@ typedef struct Program {
     FtxProgramKind kind;
     bool optional; /* dropped if a value has no kernel in it; the program for any T is used then */
     bool dropped;
-    int64_t least; /* rows that it is run with at least: with fewer, a larger one is; 0: any number */
-    int64_t most;  /* rows that it is run with, where a tuning file has a border; 0: as many as its bucket */
+    int64_t most; /* rows that it is run with, where a tuning file has a border; 0: as many as its bucket */
     ProgramFacts facts;
     struct {
         Group *at;

@@ -355,7 +355,6 @@ static void write_program(Lower *l, uint32_t index)
     *arena_push(l->keep, plan->programs) = (FtxProgram){.kind = p->kind,
                                                         .bucket = (uint32_t)p->facts.bucket,
                                                         .most = (uint32_t)p->most,
-                                                        .least = (uint32_t)p->least,
                                                         .first_launch = (uint32_t)plan->launches.n,
                                                         .n_launches = (uint32_t)p->launches.n,
                                                         .work_bytes = p->work_bytes};

@@ -141,8 +141,8 @@ bool passes_considered(const Graph *g, const Catalog *c, Target t, const Precisi
  * is their place among all programs of the target. */
 typedef struct TuneCases TuneCases; /* tune/tune.h */
 bool passes_tunable(const Graph *g, const Catalog *c, Target t, const Precision *p, bool any_order,
-                    bool (*wanted)(void *user, FtxProgramKind kind, int64_t bucket, int64_t least), void *user,
-                    TuneCases *cases, Arena *keep, Diag *d);
+                    bool (*wanted)(void *user, FtxProgramKind kind, int64_t bucket), void *user, TuneCases *cases,
+                    Arena *keep, Diag *d);
 
 /* The borders between programs of fixed size and the next larger ones, for `ftxc tune`, with the entries of t.tuning followed. */
 typedef struct TuneBorders TuneBorders; /* tune/tune.h */

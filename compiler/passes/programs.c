@@ -122,9 +122,6 @@ static void add_ladder(Lower *l, FtxProgramKind kind)
 /* Rows of the largest decode program of fixed size. 77 separate launches take a host 0.4 ms a step, as long as an H200
  * computes on 512 rows of Transformer-base; launched as one CUDA graph they take almost nothing. */
 enum { MAX_DECODE_BUCKET = 512 };
-/* With large matrices (has_192) cuBLASLt computes 257 to 384 rows faster than linear_batch, in the program of any size, although
- * GLU and the cache have launches of their own there (docs/decisions/029). */
-enum { MANY = 385 };
 
 /* An encoder has encode programs, and hidden programs where callers may bring hidden states. On the CPU one step program
  * takes any step. On a GPU small steps have programs of fixed size, launched as CUDA graphs, and steps of one token a
@@ -150,12 +147,8 @@ void lower_add_programs(Lower *l)
         return;
     add_ladder(l, FTX_PROG_STEP);
     for (int64_t bucket = 1; bucket <= MAX_DECODE_BUCKET; bucket *= 2) {
-        const bool some = bucket == MAX_DECODE_BUCKET && has_192(l);
-
-        if (some && m->sequences < MANY)
-            break;
-        add_program(l, FTX_PROG_DECODE, bucket)->least = some ? MANY : 0;
-        if (bucket >= m->sequences && !some)
+        add_program(l, FTX_PROG_DECODE, bucket);
+        if (bucket >= m->sequences)
             return;
         if (bucket == 128 && has_192(l))
             add_program(l, FTX_PROG_DECODE, 192)->optional = true;

@@ -132,8 +132,8 @@ static void add_program(const Program *p, size_t at, bool any_order, TuneCases *
 }
 
 bool passes_tunable(const Graph *g, const Catalog *c, Target t, const Precision *p, bool any_order,
-                    bool (*wanted)(void *user, FtxProgramKind kind, int64_t bucket, int64_t least), void *user,
-                    TuneCases *cases, Arena *keep, Diag *d)
+                    bool (*wanted)(void *user, FtxProgramKind kind, int64_t bucket), void *user, TuneCases *cases,
+                    Arena *keep, Diag *d)
 {
     Packing packing = {0};
     Plan plan = {0};
@@ -145,8 +145,7 @@ bool passes_tunable(const Graph *g, const Catalog *c, Target t, const Precision 
         return false;
     cases->programs = l.programs.n;
     for (size_t i = 0; i < l.programs.n; i++)
-        if (wanted(user, l.programs.at[i].kind, l.programs.at[i].facts.bucket, l.programs.at[i].least) &&
-            !l.programs.at[i].dropped)
+        if (wanted(user, l.programs.at[i].kind, l.programs.at[i].facts.bucket) && !l.programs.at[i].dropped)
             add_program(&l.programs.at[i], i, any_order, cases, keep);
     return true;
 }

@@ -338,8 +338,6 @@ static FtxStatus check_program(const ArtifactPlan *p, const FtxProgram *g, FtxEr
         return ftx_fail(err, FTX_EFORMAT, "its launches begin among those of the program before");
     if (g->most > g->bucket)
         return ftx_fail(err, FTX_EFORMAT, "it takes %u tokens, and its bucket is %u", g->most, g->bucket);
-    if (g->least > (g->most ? g->most : g->bucket))
-        return ftx_fail(err, FTX_EFORMAT, "it takes %u tokens and more, and its bucket is %u", g->least, g->bucket);
     if (g->bucket > INT32_MAX || g->work_bytes > p->head->space_bytes[FTX_SPACE_WORK])
         return ftx_fail(err, FTX_EFORMAT, "its bucket %u or its %" PRIu64 " bytes are too large", g->bucket,
                         g->work_bytes);

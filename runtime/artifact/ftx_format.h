@@ -275,8 +275,8 @@ typedef struct FtxProgram { /* 32 bytes */
     uint32_t bucket; /* T at most, grids are those of T = bucket; 0: any T, grids follow it */
     uint32_t first_launch, n_launches;
     uint64_t work_bytes;
-    uint32_t most;  /* with a bucket: a step of more tokens takes the next larger program; 0: as many as the bucket */
-    uint32_t least; /* the same of fewer tokens; 0: the bucket before it decides */
+    uint32_t most; /* with a bucket: a step of more tokens takes the next larger program; 0: as many as the bucket */
+    uint32_t reserved;
 } FtxProgram;
 
 typedef struct FtxLaunch { /* 16 bytes */

@@ -221,7 +221,7 @@ typedef struct Flight {
 } Flight;
 
 typedef struct ProgramLadder { /* programs by bucket, ascending; the one for any size (0) last */
-    uint32_t index[32], bucket[32], least[32];
+    uint32_t index[32], bucket[32];
     uint32_t n;
 } ProgramLadder;
 

@@ -21,7 +21,7 @@
 
 /* --- programs ------------------------------------------------------------------------------------- */
 
-static void ladder_add(ProgramLadder *l, uint32_t index, uint32_t bucket, uint32_t least)
+static void ladder_add(ProgramLadder *l, uint32_t index, uint32_t bucket)
 {
     uint32_t at = l->n;
 
@@ -30,11 +30,9 @@ static void ladder_add(ProgramLadder *l, uint32_t index, uint32_t bucket, uint32
     for (; at && bucket && (l->bucket[at - 1] == 0 || l->bucket[at - 1] > bucket); at--) {
         l->bucket[at] = l->bucket[at - 1];
         l->index[at] = l->index[at - 1];
-        l->least[at] = l->least[at - 1];
     }
     l->bucket[at] = bucket;
     l->index[at] = index;
-    l->least[at] = least;
     l->n++;
 }
 
@@ -47,13 +45,13 @@ void schedule_ladders(FtxEngine *e)
                    : p->programs[i].kind == FTX_PROG_ENCODE ? &e->encode
                    : p->programs[i].kind == FTX_PROG_HIDDEN ? &e->hidden
                                                             : &e->step,
-                   i, p->programs[i].most ? p->programs[i].most : p->programs[i].bucket, p->programs[i].least);
+                   i, p->programs[i].most ? p->programs[i].most : p->programs[i].bucket);
 }
 
 bool schedule_program(const ProgramLadder *l, int tokens, uint32_t *program)
 {
     for (uint32_t i = 0; i < l->n; i++)
-        if (l->bucket[i] == 0 || (l->bucket[i] >= (uint32_t)tokens && l->least[i] <= (uint32_t)tokens)) {
+        if (l->bucket[i] == 0 || l->bucket[i] >= (uint32_t)tokens) {
             *program = l->index[i];
             return true;
         }

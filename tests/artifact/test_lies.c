@@ -272,7 +272,6 @@ static const Lie lies[] = {
     PROGRAM(1, "its launches begin among those of the program before", F(FtxProgram, first_launch, 1)),
     PROGRAM(0, "its bucket 2147483648", F(FtxProgram, bucket, 0x80000000u)),
     PROGRAM(0, "it takes 1 tokens, and its bucket is 0", F(FtxProgram, most, 1)),
-    PROGRAM(0, "it takes 1 tokens and more, and its bucket is 0", F(FtxProgram, least, 1)),
     PROGRAM(0, "or its 4097 bytes are too large", F(FtxProgram, work_bytes, 4097)),
 
     BUFFER(0, "of space 7 are not there", F(FtxBuffer, space, FTX_SPACE_COUNT)),
