@@ -260,6 +260,7 @@ says 0 'on h200' why "$room/tuned/fable.lua" %20 -t h200 --tune none
 says 0 'on sm_90a' why "$room/tuned/fable.lua" %20 -t sm_90a
 mv "$room/tuned/tune/nvidia-h200.lua" "$room/user/ftxc/tune"
 XDG_CONFIG_HOME=$room/user says 2 'user/ftxc/tune/nvidia-h200.lua: the file is for NVIDIA H100' why "$room/tuned/fable.lua" %20 -t h200
+says 0 'TILE_N = 64 of .*; tune/nvidia-h200.lua: step 128 takes' why specs/llama-3.2-1b.lua layers.0.q_proj -t h200 # shipped
 # ftxc tune: its mistakes, and what it says without a GPU.
 says 2 'expected one spec, folder or artifact, found 0 arguments' tune
 says 2 'expected one spec, folder or artifact, found 2 arguments' tune a.lua b.lua
