@@ -3,8 +3,8 @@
 //   x [T, (H + 2G) * E]  ->  q [T, H * E], and the cache (body/append.cuh)      qg, kg [E]: gains of q and k
 //
 // LANES neighbouring lanes take a head of a token and keep it in registers; with PER > 1 each of them has the same columns of so
-// many heads. Memory bound. us for 2,048 tokens of 40 heads of 128 in bf16 on an H200: a warp for each
-// head 27, 16 lanes for each 16, and with PER = 5 36.
+// many heads. Memory bound. us for 2,048 tokens of 40 heads of 128 in bf16 on an H200: a warp for each head 27, 16 lanes for each
+// 16, and with PER = 5 36.
 #pragma once
 #include "device/pdl.cuh"
 #include "body/append.cuh"
