@@ -86,7 +86,7 @@ static void AT(amx_lay_out_rows)(const LinearArgs *a, const AmxPiece *p, int64_t
                         vstore((float *)(void *)to + pair, v[0]);
                         continue;
                     }
-                    AT(panel_turn)(v);
+                    AT(turn)(v);
 #pragma GCC unroll 16
                     for (int i = 0; i < LANES; i++)
                         vstore((float *)(void *)(to + (pair + i) * p->wide) + r, v[i]);
@@ -202,7 +202,7 @@ static void AT(amx_finish)(const LinearArgs *a, const AmxPiece *p, int64_t unit,
 #pragma GCC unroll 16
                     for (int l = 0; l < LANES; l++)
                         v[l] = vload(from + (r + l) * AMX_ROWS + m);
-                    AT(panel_turn)(v);
+                    AT(turn)(v);
 #pragma GCC unroll 16
                     for (int l = 0; l < LANES; l++)
                         vstore(&out[m + l][at + r], v[l]);

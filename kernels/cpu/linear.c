@@ -173,6 +173,23 @@ static void AT(linear_tiles_of)(const LinearArgs *a, int64_t rows_x, int64_t n, 
     }
 }
 
+/* As linear_finish without a gate, for rows m0 .. m0+rows (LANES at most) of columns n0 .. n0+count (likewise), whose sums are
+ * v: a vector for each row. kind: a constant where that is worth it. */
+ALWAYS_INLINE void AT(linear_end)(const LinearArgs *a, int64_t kind, int64_t m0, int64_t rows, int64_t n0, int64_t count,
+                                  const Vf v[LANES])
+{
+    const Vf b = a->b ? AT(linear_some)(a->b + n0, count) : vset(0.0f);
+
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t at = (m0 + i) * a->N + n0;
+        Vf y = vact(a->b ? v[i] + b : v[i], kind);
+
+        if (a->r)
+            y += AT(linear_some)(a->r + at, count);
+        AT(linear_put)(a->y + at, y, count);
+    }
+}
+
 /* Finishes rows m0 .. m0+rows (LANES at most) of columns n0 .. n0+count, whose sums stand column by column. */
 static void AT(linear_finish_many)(const LinearArgs *a, int64_t m0, int64_t rows, int64_t n0, int64_t count,
                                    const float *sums)
@@ -180,16 +197,25 @@ static void AT(linear_finish_many)(const LinearArgs *a, int64_t m0, int64_t rows
     float turned[LANES][LINEAR_BLOCK_W];
 
     for (int64_t n = 0; n < count; n += LANES) {
+        const int64_t left = count - n;
         Vf v[LANES];
 #pragma GCC unroll 16
         for (int i = 0; i < LANES; i++)
             v[i] = vload(sums + (n + i) * LINEAR_MANY_X);
-        AT(panel_turn)(v);
+        AT(turn)(v);
+        if (a->glu) {
 #pragma GCC unroll 16
-        for (int i = 0; i < LANES; i++)
-            vstore(&turned[i][n], v[i]);
+            for (int i = 0; i < LANES; i++)
+                vstore(&turned[i][n], v[i]);
+        } else if (a->kind == CPU_NONE) {
+            AT(linear_end)(a, CPU_NONE, m0, rows, n0 + n, left, v);
+        } else if (a->kind == CPU_GELU_ERF) {
+            AT(linear_end)(a, CPU_GELU_ERF, m0, rows, n0 + n, left, v);
+        } else {
+            AT(linear_end)(a, a->kind, m0, rows, n0 + n, left, v);
+        }
     }
-    for (int64_t m = 0; m < rows; m++)
+    for (int64_t m = 0; a->glu && m < rows; m++)
         AT(linear_finish)(a, m0 + m, n0, count, turned[m]);
 }
 
