@@ -60,8 +60,8 @@
 #define LEVEL avx512
 #define LANES 16
 #define TILE_ROWS 6
-#define PANEL_ROWS 8
-#define PANEL_VECS 3
+#define PANEL_ROWS 6
+#define PANEL_VECS 4
 #include "vec.h"
 #include BODY
 #undef LEVEL

@@ -160,15 +160,8 @@ static void AT(linear_tiles_of)(const LinearArgs *a, int64_t rows_x, int64_t n, 
         float *out = &sums[0][m];
 
         wide = AT(linear_panel)(m, rows_x);
-#if PANEL_VECS == 3
-        if (wide == 3 * LANES)
-            AT(panel_tile_3)(steps, x, w, k > 0, out, LINEAR_MANY_X, ahead, row_bytes, LANES * bytes);
-        else
-#endif
-            if (wide == 2 * LANES)
-            AT(panel_tile_2)(steps, x, w, k > 0, out, LINEAR_MANY_X, ahead, row_bytes, LANES * bytes);
-        else
-            AT(panel_tile_1)(steps, x, w, k > 0, out, LINEAR_MANY_X, ahead, row_bytes, LANES * bytes);
+        AT(panel_tiles)
+        [wide / LANES - 1](steps, x, w, k > 0, out, LINEAR_MANY_X, ahead, row_bytes, LANES * bytes);
         ahead = a->w + n * row_bytes + k * bytes; /* all of it is in the cache by now */
     }
 }

@@ -7,8 +7,8 @@
  * vector is added across. The chunk is gone through lane after lane, in the order in which the tree adds them; a sum that
  * waits for its other half is put aside.
  *
- * A panel holds some rows of a chunk of x as [lane][step of LANES columns][row]: 16 bytes of it a cycle come from L2 with
- * AVX-512. Elements of w are read where they lie, each for a whole vector: the rows of a tile stay in L1 (32 KB with
+ * A panel holds some rows of a chunk of x as [lane][step of LANES columns][row]: 21 bytes of it a cycle come from L2 with
+ * AVX-512. Elements of w are read where they lie, each for a whole vector: the rows of a tile stay in L1 (24 KB with
  * AVX-512) for all panels of x. There is no include guard, since each.h includes a kernel's text once for each level. */
 #include "turn.h"
 
@@ -148,17 +148,33 @@ ALWAYS_INLINE void AT(panel_product)(int vecs, int64_t steps, const float *x, co
     }
 }
 
+#define PANEL_PARAMS \
+    (int64_t steps, const float *x, const float *const *w, bool add, float *out, int64_t stride, const char *ahead, \
+     int64_t ahead_row, int64_t ahead_step)
 #define PANEL_TILE(vecs) \
-    static __attribute__((noinline)) void AT(panel_tile_##vecs)( \
-        int64_t steps, const float *x, const float *const *w, bool add, float *out, int64_t stride, const char *ahead, \
-        int64_t ahead_row, int64_t ahead_step) \
+    static __attribute__((noinline)) void AT(panel_tile_##vecs) PANEL_PARAMS \
     { \
         AT(panel_product)(vecs, steps, x, w, add, out, stride, ahead, ahead_row, ahead_step); \
     }
 PANEL_TILE(1)
 PANEL_TILE(2)
-#if PANEL_VECS == 3
+#if PANEL_VECS >= 3
 PANEL_TILE(3)
 #endif
+#if PANEL_VECS >= 4
+PANEL_TILE(4)
+#endif
+
+static void(*const AT(panel_tiles)[PANEL_VECS]) PANEL_PARAMS = { /* by vectors, less one */
+    AT(panel_tile_1),
+    AT(panel_tile_2),
+#if PANEL_VECS >= 3
+    AT(panel_tile_3),
+#endif
+#if PANEL_VECS >= 4
+    AT(panel_tile_4),
+#endif
+};
+#undef PANEL_PARAMS
 #undef PANEL_TILE
 #undef PANEL_DEPTH
