@@ -106,8 +106,8 @@ ALWAYS_INLINE void AT(packed_keys)(int vecs, PackedState *s, const float *k, con
 
 /* One head of n queries: vecs (a constant) vectors at most. x: the text's first row; q, k, v, y: the head's elements of the first
  * query, of the first key, of the first value and of the first result. */
-ALWAYS_INLINE void AT(packed_run)(int vecs, const float *q, const float *k, const float *v, int64_t stride, int64_t keys,
-                                  int64_t n, int64_t E, float scale, float *y, int64_t y_stride)
+ALWAYS_INLINE void AT(packed_run)(int vecs, const float *q, const float *k, const float *v, int64_t stride,
+                                  int64_t keys, int64_t n, int64_t E, float scale, float *y, int64_t y_stride)
 {
     PackedState s;
 

@@ -20,7 +20,8 @@ typedef struct CpuCall {
     const int64_t *k; /* the contract's constants, by consts.h */
     int T, S;         /* live tokens and rows */
     int thread, threads;
-    void *scratch; /* [CPU_SCRATCH], 64-byte aligned; holds nothing; NULL: none, with the same results */
+    void *scratch;  /* [CPU_SCRATCH], 64-byte aligned; holds nothing; NULL: none, with the same results */
+    int32_t *taken; /* pieces that cpu_take has dealt out in this launch, from 0; NULL: it deals out none */
 } CpuCall;
 
 typedef void CpuKernel(const CpuCall *c);
@@ -38,6 +39,27 @@ static inline void cpu_share(const CpuCall *c, int64_t n, int64_t *first, int64_
 {
     *first = n * c->thread / c->threads;
     *last = n * (c->thread + 1) / c->threads;
+}
+
+/* The next piece of n that this thread does, -1: there is none. The last third of each share goes to whoever is done first, so
+ * that a core which others use, too, does not keep the rest waiting. own: from 0, counts the pieces of the thread's share. */
+static inline int64_t cpu_take(const CpuCall *c, int64_t n, int64_t *own)
+{
+    int64_t first, last, left;
+
+    cpu_share(c, n, &first, &last);
+    if (*own < last - first - (c->taken ? (last - first) / 3 : 0))
+        return first + (*own)++;
+    if (!c->taken)
+        return -1;
+    left = __atomic_fetch_add(c->taken, 1, __ATOMIC_RELAXED);
+    for (CpuCall of = {.threads = c->threads}; of.thread < of.threads; of.thread++) {
+        cpu_share(&of, n, &first, &last);
+        if (left < (last - first) / 3)
+            return last - (last - first) / 3 + left;
+        left -= (last - first) / 3;
+    }
+    return -1;
 }
 
 typedef struct CpuExtents { /* see extents.def */

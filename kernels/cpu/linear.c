@@ -168,8 +168,8 @@ static void AT(linear_tiles_of)(const LinearArgs *a, int64_t rows_x, int64_t n, 
 
 /* As linear_finish without a gate, for rows m0 .. m0+rows (LANES at most) of columns n0 .. n0+count (likewise), whose sums are
  * v: a vector for each row. kind: a constant where that is worth it. */
-ALWAYS_INLINE void AT(linear_end)(const LinearArgs *a, int64_t kind, int64_t m0, int64_t rows, int64_t n0, int64_t count,
-                                  const Vf v[LANES])
+ALWAYS_INLINE void AT(linear_end)(const LinearArgs *a, int64_t kind, int64_t m0, int64_t rows, int64_t n0,
+                                  int64_t count, const Vf v[LANES])
 {
     const Vf b = a->b ? AT(linear_some)(a->b + n0, count) : vset(0.0f);
 
@@ -236,14 +236,13 @@ static void AT(linear_block)(const LinearArgs *a, int64_t m0, int64_t m1, int64_
 
 static void AT(linear_many)(const CpuCall *c, const LinearArgs *a, int64_t M)
 {
-    int64_t rows_x = LINEAR_MANY_X, rows_w = LINEAR_MANY_W, first, last, in_scratch = -1;
+    int64_t rows_x = LINEAR_MANY_X, rows_w = LINEAR_MANY_W, own = 0, in_scratch = -1;
 
     AT(linear_cut)(M, a->N, c->threads, &rows_x, &rows_w);
 
     const int64_t blocks_x = (M + rows_x - 1) / rows_x, blocks_w = (a->N + rows_w - 1) / rows_w;
 
-    cpu_share(c, blocks_x * blocks_w, &first, &last);
-    for (int64_t at = first; at < last; at++) {
+    for (int64_t at; (at = cpu_take(c, blocks_x * blocks_w, &own)) >= 0;) {
         const int64_t m = at / blocks_w * rows_x, n = at % blocks_w * rows_w;
 
         AT(linear_block)

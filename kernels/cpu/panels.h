@@ -165,7 +165,8 @@ PANEL_TILE(3)
 PANEL_TILE(4)
 #endif
 
-static void(*const AT(panel_tiles)[PANEL_VECS]) PANEL_PARAMS = { /* by vectors, less one */
+static void(*const AT(panel_tiles)[PANEL_VECS]) PANEL_PARAMS = {
+    /* by vectors, less one */
     AT(panel_tile_1),
     AT(panel_tile_2),
 #if PANEL_VECS >= 3

@@ -85,6 +85,18 @@ static inline void call(CpuKernel *kernel, void *const *arg, const int64_t *k, i
     }
 }
 
+/* The same with pieces that are dealt out; the last thread begins, and takes what the others leave. */
+static inline void call_dealt(CpuKernel *kernel, void *const *arg, const int64_t *k, int T, int S, int threads)
+{
+    int32_t taken = 0;
+
+    for (int i = threads - 1; i >= 0; i--) {
+        const CpuCall c = {
+            .arg = arg, .k = k, .T = T, .S = S, .thread = i, .threads = threads, .scratch = scratch, .taken = &taken};
+        kernel(&c);
+    }
+}
+
 /* Within `relative` of the largest reference value (fp32 sums in another order). */
 static inline void assert_close(const float *got, const float *want, size_t n, double relative, const char *what)
 {

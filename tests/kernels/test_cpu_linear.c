@@ -8,6 +8,7 @@ typedef struct Case {
     int bias, residual, kind, glu;
 } Case;
 
+/* threads < 0: as many threads, to whom pieces are dealt out. */
 static void run(int level, const Case *c, const float *x, void *w, const float *b, const float *r, int M, int threads,
                 float *y)
 {
@@ -16,7 +17,10 @@ static void run(int level, const Case *c, const float *x, void *w, const float *
     void *const arg[] = {(void *)x, w, c->bias ? (void *)b : NULL, c->residual ? (void *)r : NULL, y};
 
     memset(scratch, 0xff, sizeof scratch); /* NaN */
-    call(kernel_at("linear", level), arg, k, M, 0, threads);
+    if (threads < 0)
+        call_dealt(kernel_at("linear", level), arg, k, M, 0, -threads);
+    else
+        call(kernel_at("linear", level), arg, k, M, 0, threads);
 }
 
 static void without_scratch(int level, const Case *c, const float *x, void *w, const float *b, const float *r, float *y)
@@ -58,9 +62,11 @@ static void check(int level, const Case *c)
         assert_memory_equal(alone, y + (size_t)m * width, sizeof *y * width);
     }
     memcpy(want, y, sizeof *y * c->M * width);
-    for (int threads = 5; threads < 40; threads += 28) {
+    static const int others[] = {5, 33, -1, -2};
+
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         memset(y, 0xff, sizeof *y * c->M * width);
-        run(level, c, x, w, b, r, c->M, threads, y);
+        run(level, c, x, w, b, r, c->M, others[i], y);
         assert_memory_equal(y, want, sizeof *y * c->M * width);
     }
     without_scratch(level, c, x, w, b, r, y);
@@ -111,9 +117,52 @@ static void many_rows(void **state)
                                 .K = depths[(m + 3 * n + (size_t)level) % 8],
                                 .type = (DType)(DT_FP32 + (m + n) % 3),
                                 .bias = n % 2,
-                                .residual = m % 2};
+                                .residual = m % 2,
+                                .kind = (int)((m + 2 * n) % 4) /* none, ReLU, GELU by erf and by tanh */};
 
                 check(level, &c);
+            }
+}
+
+/* Each piece is done once, whichever thread is done first; without a count each thread does its own. */
+static void dealing(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 7; threads++)
+        for (int n = 0; n < 50; n++)
+            for (int turn = 1; turn <= 3; turn++) {
+                int64_t own[7] = {0}, at;
+                int32_t taken = 0;
+                int done[50] = {0}, ended = 0, dealt = 0;
+
+                for (int step = 0; ended < threads; step++) {
+                    const int i = turn == 1   ? step % threads
+                                  : turn == 2 ? step * 3 / 4 % threads
+                                              : threads - 1 - step % threads;
+                    CpuCall c = {.thread = i, .threads = threads, .taken = &taken};
+
+                    at = own[i] < 0 ? -1 : cpu_take(&c, n, &own[i]);
+                    if (at < 0) {
+                        ended += own[i] >= 0;
+                        own[i] = -1;
+                        continue;
+                    }
+                    assert_in_range(at, 0, n - 1);
+                    done[at]++;
+                    dealt++;
+                }
+                assert_int_equal(dealt, n);
+                for (int i = 0; i < n; i++)
+                    assert_int_equal(done[i], 1);
+                for (int i = 0; i < threads; i++) {
+                    CpuCall c = {.thread = i, .threads = threads};
+                    int64_t first, last, mine = 0;
+
+                    cpu_share(&c, n, &first, &last);
+                    while ((at = cpu_take(&c, n, &mine)) >= 0)
+                        assert_int_equal(at, first++);
+                    assert_int_equal(first, last);
+                }
             }
 }
 
@@ -185,8 +234,9 @@ static void conversions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(widths),      cmocka_unit_test(large),     cmocka_unit_test(many_rows),
-        cmocka_unit_test(not_numbers), cmocka_unit_test(epilogues), cmocka_unit_test(conversions),
+        cmocka_unit_test(widths),      cmocka_unit_test(large),       cmocka_unit_test(many_rows),
+        cmocka_unit_test(dealing),     cmocka_unit_test(not_numbers), cmocka_unit_test(epilogues),
+        cmocka_unit_test(conversions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,24 +7,44 @@ enum { ROWS = 5 };
 static const int lengths[ROWS] = {1, 33, 4, 64, 31};
 
 /* Texts one after another; token t of each. */
-static int make_rows(FtxRow *rows, FtxToken *token)
+static int make_rows(const int *of, FtxRow *rows, FtxToken *token)
 {
     int T = 0;
 
     for (int s = 0; s < ROWS; s++) {
-        rows[s] = (FtxRow){.q_start = T,
-                           .q_len = lengths[s],
-                           .kv_len = lengths[s],
-                           .src_len = lengths[s],
-                           .src_slot = (s * 3 + 1) % ROWS};
-        for (int i = 0; i < lengths[s]; i++)
+        rows[s] =
+            (FtxRow){.q_start = T, .q_len = of[s], .kv_len = of[s], .src_len = of[s], .src_slot = (s * 3 + 1) % ROWS};
+        for (int i = 0; i < of[s]; i++)
             token[T++] = (FtxToken){.pos = i, .row = s};
     }
     return T;
 }
 
+/* Each text alone gives the bits that it has among others. */
+static void same_alone(CpuKernel *kernel, const float *x, const float *y, const FtxRow *rows, int H, int G, int E,
+                       double scale)
+{
+    float *alone = malloc(sizeof *alone * (size_t)(131 * H * E));
+
+    for (int s = 0; s < ROWS; s++) {
+        const FtxRow row = {.q_len = rows[s].q_len};
+        const float *text = x + (size_t)rows[s].q_start * (size_t)((H + 2 * G) * E);
+
+        call(kernel, (void *const[]){(void *)(uintptr_t)text, (void *)(uintptr_t)&row, alone},
+             (const int64_t[]){[ATTEND_PACKED_H] = H,
+                               [ATTEND_PACKED_G] = G,
+                               [ATTEND_PACKED_E] = E,
+                               [ATTEND_PACKED_SCALE] = number_bits(scale)},
+             row.q_len, 1, 2);
+        assert_memory_equal(alone, y + (size_t)rows[s].q_start * (size_t)(H * E),
+                            sizeof *y * (size_t)(row.q_len * H * E));
+    }
+    free(alone);
+}
+
 static void packed(void **state)
 {
+    static const int packed_lengths[ROWS] = {1, 33, 4, 131, 64}; /* over several blocks of keys */
     static const struct {
         int H, G, E;
         float size;   /* of queries and keys */
@@ -33,7 +53,7 @@ static void packed(void **state)
                   {6, 2, 64, 2.0f, 0.3}, {2, 2, 256, 2.0f, 0.3}, {1, 1, 16, 14.0f, 0.01}};
     FtxRow rows[ROWS];
     FtxToken token[256];
-    const int T = make_rows(rows, token);
+    const int T = make_rows(packed_lengths, rows, token);
 
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
@@ -55,6 +75,7 @@ static void packed(void **state)
                                        [ATTEND_PACKED_SCALE] = number_bits(shapes[i].scale)},
                      T, ROWS, threads);
                 assert_close(y, want, (size_t)(T * H * E), 4e-6, "attend_packed");
+                same_alone(kernel_at("attend_packed", level), x, y, rows, H, G, E, shapes[i].scale);
             }
         free(x), free(y), free(want);
     }
@@ -70,7 +91,7 @@ static void sources(void **state)
     } shapes[] = {{1, 1, 16, DT_FP32}, {6, 2, 24, DT_FP32}, {4, 4, 40, DT_BF16}, {9, 1, 64, DT_FP16}};
     FtxRow rows[ROWS];
     FtxToken token[256], one[ROWS];
-    const int T = make_rows(rows, token);
+    const int T = make_rows(lengths, rows, token);
 
     (void)state;
     for (int s = 0; s < ROWS; s++)
@@ -139,7 +160,7 @@ static void pooling(void **state)
     enum { C = 37 };
     FtxRow rows[ROWS];
     FtxToken token[256];
-    const int T = make_rows(rows, token);
+    const int T = make_rows(lengths, rows, token);
     float *x = random_tensor((size_t)T * C, DT_FP32, 1.0f), y[ROWS * C], want[ROWS * C], n[ROWS * C];
 
     (void)state;

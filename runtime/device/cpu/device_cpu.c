@@ -59,8 +59,9 @@ struct Session {
     uint32_t pages; /* of the KV cache */
     char *kept;     /* pages outside of it; NULL: none */
     uint32_t n_kept;
-    void **arg;    /* [n_operands] */
-    char *scratch; /* [threads][CPU_SCRATCH] */
+    void **arg;     /* [n_operands] */
+    char *scratch;  /* [threads][CPU_SCRATCH] */
+    int32_t *taken; /* [n_launches]: CpuCall.taken of each launch */
     FtxProfile *profile;
     bool profiling, nan;
     FtxExchange *exchange; /* of several ranks, after join; else NULL */
@@ -213,6 +214,7 @@ static void lay_out(Session *s, Carve *c)
     s->profile = carve(c, p->n_kernels, sizeof *s->profile);
     s->space[FTX_SPACE_PAGES] = carve(c, cache_bytes(p, s->pages), 1);
     s->scratch = carve(c, (size_t)s->device->threads, CPU_SCRATCH);
+    s->taken = carve(c, p->n_launches, sizeof *s->taken);
 }
 
 /* Kernels do not write weights, but all operands are plain pointers. */
@@ -441,7 +443,8 @@ static void run_launch(const Session *s, const Prepared *l, int share, int share
                        .S = s->S,
                        .thread = share,
                        .threads = shares,
-                       .scratch = s->scratch + (size_t)share * CPU_SCRATCH};
+                       .scratch = s->scratch + (size_t)share * CPU_SCRATCH,
+                       .taken = &s->taken[l - s->device->launch]};
 
     l->kernel(&c);
 }
@@ -527,6 +530,7 @@ static FtxStatus run_once(Session *s, uint32_t program, int T, int S, FtxError *
     s->first = s->device->launch + s->program->first_launch;
     s->T = T;
     s->S = S;
+    memset(s->taken, 0, s->device->plan->n_launches * sizeof *s->taken);
     if (s->device->artifact->facts->ranks > 1 && !s->exchange)
         return ftx_fail(err, FTX_EINVAL, "the session is one of several ranks and has not joined the others");
     if (s->profiling || s->trace || s->nan) {
