@@ -21,10 +21,9 @@ static void shift(const CpuCall *c)
     const float *x = c->arg[0], *w = c->arg[1];
     float *y = c->arg[2];
     const int64_t n = (int64_t)c->T * 8;
-    int64_t first, last;
+    int64_t own = 0;
 
-    cpu_share(c, n, &first, &last);
-    for (int64_t i = first; i < last; i++)
+    for (int64_t i; (i = cpu_take(c, n, &own)) >= 0;)
         y[i] = (x ? x[(i + 1) % n] : 0.0f) + w[i % 16] + (float)c->k[0];
 }
 

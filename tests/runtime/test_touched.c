@@ -131,6 +131,7 @@ static void call_on_copies(CpuKernel *kernel, const CpuCall *c, const Extent *e,
 {
     void *arg[EXTENT_OPERANDS];
     CpuCall copy = *c;
+    int32_t taken = 0;
 
     for (uint32_t i = 0; i < n; i++) {
         placed[i] = c->arg[i] ? place(i, c->arg[i], e[i].bytes, i == shorter ? SHORTER : 0, end) : NULL;
@@ -138,6 +139,7 @@ static void call_on_copies(CpuKernel *kernel, const CpuCall *c, const Extent *e,
     }
     copy.arg = arg;
     copy.threads = THREADS;
+    copy.taken = &taken;
     for (copy.thread = 0; copy.thread < THREADS; copy.thread++)
         kernel(&copy);
 }
