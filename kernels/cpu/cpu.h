@@ -2,8 +2,8 @@
  *
  * A step runs its launches one after another on a team of threads (runtime/base/team.h): every thread calls the kernel
  * with its number and does its share of the work; after each launch all threads meet at a barrier. A kernel allocates
- * nothing and writes only its outputs and its thread's scratch. How the work is cut depends on shapes alone, so results do not depend on the
- * number of threads. */
+ * nothing and writes only its outputs and its thread's scratch. A result does not depend on the number of threads, nor on which
+ * of them computes it. */
 #ifndef FTX_CPU_H
 #define FTX_CPU_H
 
