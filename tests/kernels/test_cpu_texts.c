@@ -81,6 +81,36 @@ static void packed(void **state)
     }
 }
 
+/* Scores of one block of keys 200 above those of the other: e^200 is no number. */
+static void far_scores(void **state)
+{
+    enum { L = 128, E = 16, HALF = L / 2 };
+    static float x[L * 3 * E], y[L * E];
+    const FtxRow row = {.q_len = L};
+
+    (void)state;
+    for (int first = 0; first <= 1; first++)
+        for (int level = 0; level < LEVELS; level++) {
+            memset(x, 0, sizeof x);
+            for (int j = 0; j < L; j++) {
+                const bool high = (j < HALF) == (first == 1);
+
+                x[j * 3 * E] = 1.0f;
+                x[j * 3 * E + E] = high ? 200.0f : 0.0f;
+                for (int e = 0; e < E; e++)
+                    x[j * 3 * E + 2 * E + e] = high ? 1.0f : 5.0f;
+            }
+            call(kernel_at("attend_packed", level), (void *const[]){x, (void *)(uintptr_t)&row, y},
+                 (const int64_t[]){[ATTEND_PACKED_H] = 1,
+                                   [ATTEND_PACKED_G] = 1,
+                                   [ATTEND_PACKED_E] = E,
+                                   [ATTEND_PACKED_SCALE] = number_bits(1.0)},
+                 L, 1, 1);
+            for (int i = 0; i < L * E; i++)
+                assert_true(y[i] == 1.0f);
+        }
+}
+
 /* Sources to their slots, then tokens over them; the slots are not in the order of the rows. */
 static void sources(void **state)
 {
@@ -191,7 +221,8 @@ static void pooling(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(packed), cmocka_unit_test(sources), cmocka_unit_test(pooling)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(packed), cmocka_unit_test(far_scores),
+                                       cmocka_unit_test(sources), cmocka_unit_test(pooling)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
