@@ -1,6 +1,7 @@
 // linear_q_bulk.cuh - linear layers of 1 to 8 rows with quantised weights on sm_90: bulk copies by a warp of their own.
 //
-// What it computes and its arguments: linear_q.cuh. The products are those of integers (body/digits.cuh).
+// What it computes and its arguments: linear_q.cuh. The products are those of integers (body/digits.cuh), of fp8 those of 16-bit
+// numbers (body/e4m3.cuh).
 //
 // What limits it: reading w once. A tile is 16 rows of w; block i computes a run of neighbouring tiles. Its warps:
 //
@@ -12,7 +13,7 @@
 //
 // At most IN_FLIGHT bytes are requested and have not arrived (linear.cuh says why).
 //
-// Order of summation: exact within a group; groups and bricks of a warp in order, a sum for each digit; then the digits; then
+// Order of summation: exact within a group (fp8: even and odd 16 k apart); groups and bricks of a warp in order, a sum for each digit; then the digits; then
 // the warps (body/brick.cuh). A norm's sum of squares: 32 vectors of 8 elements, then these sums. It depends on K and WARPS
 // alone, not on the number of rows.
 #pragma once
@@ -24,8 +25,27 @@
 #include "body/linear.cuh"
 #include "body/ring.cuh"
 
+// What x is in shared memory, and the products with it: digits; a template may say otherwise (E4m3Bulk of body/e4m3.cuh).
+template <class C> struct BulkCodes : Digits<C> {
+    static constexpr int X_STEP = 1; // bytes of x from one k to the next
+
+    // Keeps elements 8 v .. 8 v + 7 of row m, with the gains of the norm; all lanes call it, for 32 neighbouring v.
+    static DEVICE void keep(char *shared, int m, int v, const uint4_ &x, bool here)
+    {
+        uint2_ digits[3];
+        const float unit = Digits<C>::split(digits, x);
+        if (!here)
+            return;
+#pragma unroll
+        for (int d = 0; d < 3; d++)
+            shared_store8(Digits<C>::place(shared_address(shared + C::X_AT), m, d, v * 8), digits[d]);
+        if (v % (C::GROUP / 8) == 0)
+            ((float *)(shared + C::UNITS_AT))[v / (C::GROUP / 8) * C::M + m] = unit;
+    }
+};
+
 template <class C> struct BulkShape {
-    typedef Digits<C> Q;
+    typedef BulkCodes<C> Q;
     static constexpr int WARPS = C::WARPS, WORKERS = WARPS * 32;            // that multiply
     static constexpr int BRICKS = ceil_div(C::K, C::BRICK_K);
     static constexpr int CHUNKS = ceil_div(BRICKS, C::CHUNK);               // of a tile
@@ -55,7 +75,7 @@ template <class C> struct BulkChunk {
 template <class C> DEVICE void bulk_request(const char *tile, int chunk, u32 slot, u32 full)
 {
     typedef BulkShape<C> P;
-    typedef Digits<C> Q;
+    typedef BulkCodes<C> Q;
     const BulkChunk<C> c(chunk);
     const int k = most(0, least(c.end * C::BRICK_K, C::K) - c.begin * C::BRICK_K), rows = k / C::GROUP * 16;
     const int lane = lane_id(), codes = k * 2 * C::BITS, scales = rows * Q::SCALE, zeros = rows * Q::ZERO;
@@ -88,20 +108,20 @@ template <class C> DEVICE void bulk_produce(const char *tile, int count, const B
         slot.next();
         if (++chunk == P::CHUNKS) {
             chunk = 0;
-            tile += Digits<C>::TILE;
+            tile += BulkCodes<C>::TILE;
         }
     }
 }
 
-// Loads x into shared memory, times the gains: digits and units (body/digits.cuh) and, for the norm, the sums of squares of
+// Loads x into shared memory, times the gains, as BulkCodes keeps it and, for the norm, the sums of squares of
 // each piece [M][PIECES]. Rows that are not live become 0.
 template <class C> DEVICE void bulk_load_x(const LinearArgs &a, int live, char *shared)
 {
     typedef BulkShape<C> P;
-    typedef Digits<C> Q;
+    typedef BulkCodes<C> Q;
     typedef typename C::T T;
-    constexpr int ALL = P::PIECES * C::M, OWN = ceil_div(ALL, P::WARPS), ONCE = least(OWN, 8), LANES = C::GROUP / 8, VECTORS = C::K / 8;
-    float *units = (float *)(shared + C::UNITS_AT), *squares = (float *)(shared + C::SQUARES_AT);
+    constexpr int ALL = P::PIECES * C::M, OWN = ceil_div(ALL, P::WARPS), ONCE = least(OWN, 8), VECTORS = C::K / 8;
+    float *squares = (float *)(shared + C::SQUARES_AT);
 #pragma unroll 1
     for (int first = 0; first < OWN; first += ONCE) {
         uint4_ x[ONCE];
@@ -123,15 +143,7 @@ template <class C> DEVICE void bulk_load_x(const LinearArgs &a, int live, char *
                 if (here)
                     x[j] = rms_vector<C>(x[j], shared_load16(shared_address(shared + C::GAINS_AT) + v * 16));
             }
-            uint2_ digits[3];
-            const float unit = Q::split(digits, x[j]);
-            if (!here)
-                continue;
-#pragma unroll
-            for (int d = 0; d < 3; d++)
-                shared_store8(Q::place(shared_address(shared + C::X_AT), m, d, v * 8), digits[d]);
-            if (v % LANES == 0)
-                units[v / LANES * C::M + m] = unit;
+            Q::keep(shared, m, v, x[j], here);
         }
     }
 }
@@ -173,7 +185,7 @@ template <class C> DEVICE void bulk_segment(const LinearHeadArgs &a, const float
 template <class C, class A> DEVICE void linear_q_bulk(const A &a)
 {
     typedef BulkShape<C> P;
-    typedef Digits<C> Q;
+    typedef BulkCodes<C> Q;
     launch_dependents();
     char *shared = shared_memory();
     const BulkRing<C> ring = {shared_address(shared + C::RING_AT), shared_address(shared)};
@@ -230,7 +242,7 @@ template <class C, class A> DEVICE void linear_q_bulk(const A &a)
                     const int b = warp_id() + j, at = chunk.begin + b;
                     if (P::BRICKS % C::CHUNK == 0 || at < chunk.end)
                         Q::multiply(total, ring.data(slot.at) + b * Q::BRICK, data + P::SCALES + b * (P::ROW * Q::SCALE), data + P::ZEROS + b * (P::ROW * Q::ZERO),
-                                    x + at * C::BRICK_K, units + at * (Q::GROUPS * C::M), C::K - at * C::BRICK_K);
+                                    x + at * (C::BRICK_K * Q::X_STEP), units + at * (Q::GROUPS * C::M), C::K - at * C::BRICK_K);
                 }
                 warp_sync();
                 if (lane_id() == 0)

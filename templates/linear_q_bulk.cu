@@ -1,40 +1,45 @@
 // linear_q_bulk.cu - contracts and instance of linear_q_bulk.cuh: linear layers of 1 to 8 rows with quantised weights on sm_90 and newer
 //
-// Chosen before linear_q for weights of int4 in programs of 1 to 4 tokens, and for LM heads of int4 and int8, where x and two
-// chunks fit shared memory.
+// Chosen before linear_q in programs of 1 to 4 tokens, and for LM heads of int4 and int8, where x and two chunks fit shared memory.
 //
 //   plain    RMSNorm before, activation, GLU or residual after in one kernel; a layer norm is a launch of its own
 //   append   the joined q, k, v projection with RoPE; k and v go to the KV cache
 //   head     logits of the last token of up to 8 sequences, and their segments (body/segments.cuh)
+//   fp8, fp8_append   the first two for weights of fp8 (body/e4m3.cuh)
 //@ kernel  linear_q_bulk
-//@ variant plain  | APPEND=0 LAST=0 SEGMENTS=0
-//@ variant append | APPEND=1 LAST=0 SEGMENTS=0 ROWS_S=0 ACT=0 GLU=0 RES=0
-//@ variant head   | APPEND=0 LAST=1 ROWS_S=1 ACT=0 GLU=0 RES=0
+//@ variant plain  | APPEND=0 LAST=0 SEGMENTS=0 FP8=0
+//@ variant append | APPEND=1 LAST=0 SEGMENTS=0 ROWS_S=0 ACT=0 GLU=0 RES=0 FP8=0
+//@ variant head   | APPEND=0 LAST=1 ROWS_S=1 ACT=0 GLU=0 RES=0 FP8=0
+//@ variant fp8        | APPEND=0 LAST=0 SEGMENTS=0 FP8=1
+//@ variant fp8_append | APPEND=1 LAST=0 SEGMENTS=0 ROWS_S=0 ACT=0 GLU=0 RES=0 FP8=1
 //@ plain:  rank 670
 //@ append: rank 680
 //@ head:   rank 690
-//@ plain, append: args x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
+//@ fp8:        rank 742
+//@ fp8_append: rank 744
+//@ plain, append, fp8, fp8_append: args x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
 //@ head:   args  $params x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N] $segments
-//@ plain:  match y = linear(x, w:m16k16, b?)                     | NORM=0 EPS=0 ACT=0 GLU=0 RES=0
-//@ plain:  match y = act(linear(x, w:m16k16, b?))                | NORM=0 EPS=0 ACT=act.kind GLU=0 RES=0
-//@ plain:  match y = glu(linear(x, w:m16k16, b?))                | NORM=0 EPS=0 ACT=glu.kind GLU=1 RES=0
-//@ plain:  match y = add(linear(x, w:m16k16, b?), r)             | NORM=0 EPS=0 ACT=0 GLU=0 RES=1
-//@ plain:  match y = linear(rmsnorm(x, g), w:m16k16, b?)         | NORM=1 EPS=rmsnorm.eps ACT=0 GLU=0 RES=0
-//@ plain:  match y = act(linear(rmsnorm(x, g), w:m16k16, b?))    | NORM=1 EPS=rmsnorm.eps ACT=act.kind GLU=0 RES=0
-//@ plain:  match y = glu(linear(rmsnorm(x, g), w:m16k16, b?))    | NORM=1 EPS=rmsnorm.eps ACT=glu.kind GLU=1 RES=0
-//@ append: match y = append(linear(x, w:m16k16, b?), t?)         | NORM=0 EPS=0
-//@ append: match y = append(linear(rmsnorm(x, g), w:m16k16, b?), t?)    | NORM=1 EPS=rmsnorm.eps
+//@ plain, fp8: match y = linear(x, w:m16k16, b?)                     | NORM=0 EPS=0 ACT=0 GLU=0 RES=0
+//@ plain, fp8: match y = act(linear(x, w:m16k16, b?))                | NORM=0 EPS=0 ACT=act.kind GLU=0 RES=0
+//@ plain, fp8: match y = glu(linear(x, w:m16k16, b?))                | NORM=0 EPS=0 ACT=glu.kind GLU=1 RES=0
+//@ plain, fp8: match y = add(linear(x, w:m16k16, b?), r)             | NORM=0 EPS=0 ACT=0 GLU=0 RES=1
+//@ plain, fp8: match y = linear(rmsnorm(x, g), w:m16k16, b?)         | NORM=1 EPS=rmsnorm.eps ACT=0 GLU=0 RES=0
+//@ plain, fp8: match y = act(linear(rmsnorm(x, g), w:m16k16, b?))    | NORM=1 EPS=rmsnorm.eps ACT=act.kind GLU=0 RES=0
+//@ plain, fp8: match y = glu(linear(rmsnorm(x, g), w:m16k16, b?))    | NORM=1 EPS=rmsnorm.eps ACT=glu.kind GLU=1 RES=0
+//@ append, fp8_append: match y = append(linear(x, w:m16k16, b?), t?)         | NORM=0 EPS=0
+//@ append, fp8_append: match y = append(linear(rmsnorm(x, g), w:m16k16, b?), t?)    | NORM=1 EPS=rmsnorm.eps
 //@ head:   gives y as segments SEGMENTS
 //@ head:   match y = linear(rmsnorm(select_last(x), g), w:m16k16, b?)   | NORM=1 EPS=rmsnorm.eps
 //@ head:   match y = linear(select_last(x), w:m16k16, b?)        | NORM=0 EPS=0
 //@ consts  X: type(x)  Y: type(y)  N: N  K: K  M: pow2(LAST ? min(T_MAX, S_MAX) : T_MAX)  BIAS: has(b)
-//@ plain:  consts ROWS_S: rows(x)
+//@ plain, fp8: consts ROWS_S: rows(x)
 //@ head:   consts SEGMENTS: logits(y)
-//@ append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
-//@ append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
-//@ append: fits sizeof(KV) > 1
+//@ append, fp8_append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
+//@ append, fp8_append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
+//@ append, fp8_append: fits sizeof(KV) > 1
 //@ consts  HALF_SMEM: SM_SMEM / 2 - 1024  BITS: type(w) == int4 ? 4 : 8  GROUP: group(w)  SCALES: scales(w)
-//@ consts  BRICK_K: 128  X_BYTES: M * 3 * (round_up(K, 128) + 64)
+//@ plain, append, head: consts BRICK_K: 128  X_BYTES: M * 3 * (round_up(K, 128) + 64)
+//@ fp8, fp8_append: consts BRICK_K: 128  X_ROW_BYTES: K * 2 + 16  X_BYTES: M * X_ROW_BYTES
 //    A block takes all shared memory of an SM, or half, so that the next kernel can start beside it. All of it is faster in a
 //    step (docs/decisions/033-quantised-weights-by-bulk-copies.md).
 //@ tune    BYTES: HALF_SMEM SMEM
@@ -59,37 +64,40 @@
 //@ shared  STATS    round_up(M * 4, 16)
 //@ shared  SQUARES  round_up(NORM * M * ceil_div(K, 256) * 4, 16)
 //@ shared  GAINS    NORM * K * 2
-//@ shared  UNITS    round_up(K / GROUP * M * 4, 16)
+//@ shared  UNITS    round_up((1 - FP8) * K / GROUP * M * 4, 16)
 //@ shared  X        X_BYTES
 //@ shared  KEPT     SEGMENTS * M * 1024                                  // logits of a segment until it is whole
 //@ shared  SUMS     2 * ROUND_TILES * WARPS * M * 80
 //@ shared  RING     STAGES * SLOT_BYTES align 128
 //@ needs   TMA
 //@ fits    sizeof(x) == 2 && K % 64 == 0 && (LAST || BUCKET > 0) && M <= 8
-//@ fits    STAGES >= 2 && CHUNK % WARPS == 0 && type(w) != fp8
-//    Measured on an H200 (docs/decisions/033-quantised-weights-by-bulk-copies.md): 1 to 4 rows of int4, 3 and 4 where
-//    three chunks fit. Other layers of int8 and short rows of w were as fast or faster by linear_q.
-//@ prefer  other if ARCH != 90 || M > 4 || (M > 2 && STAGES < 3) || K < 4096 || (LAST ? K > 8192 : BITS == 8)
+//@ fits    STAGES >= 2 && CHUNK % WARPS == 0 && (type(w) == fp8) == FP8
+//    Measured on an H200 (docs/decisions/033-quantised-weights-by-bulk-copies.md): 1 to 4 rows, 3 and 4 where three chunks fit.
+//    Short rows of w were as fast or faster by linear_q.
+//@ prefer  other if ARCH != 90 || M > 4 || (M > 2 && STAGES < 3) || K < 4096 || (LAST && K > 8192)
 //@ launch  grid min(SMS, ceil_div(N, 16))   block WARPS * 32 + 32   smem BYTES
 //@ moves   N * K * BITS / 8 + N * K / GROUP * 2
 //@ flops   2 * (LAST ? S : T) * N * K
 //@ matmul  yes
 //@ overlap yes
 #include "linear_q_bulk.cuh"
+//@ fp8, fp8_append: text #include "body/e4m3.cuh"
 
 struct Config {
     using T = @X@;
     using OUT = @Y@;
-//@ append: text     using KV = @KV@;
+//@ append, fp8_append: text     using KV = @KV@;
     static constexpr int M = @M@, N = @N@, K = @K@;
     static constexpr int NORM = @NORM@, BIAS = @BIAS@, ACT = @ACT@, GLU = @GLU@, RES = @RES@, APPEND = @APPEND@;
-//@ append: text     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
+//@ append, fp8_append: text     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
     static constexpr int ROWS_S = @ROWS_S@, LAST = @LAST@, SEGMENTS = @SEGMENTS@;
     static constexpr float EPS = @EPS@;
     static constexpr int BITS = @BITS@, GROUP = @GROUP@, SCALES = @SCALES@, BRICK_K = @BRICK_K@;
     static constexpr int CHUNK = @CHUNK@, WARPS = @WARPS@, ROUND_TILES = @ROUND_TILES@;
+//@ fp8, fp8_append: text     static constexpr int BLOCK_M = @M@, X_ROW_BYTES = @X_ROW_BYTES@;
     static constexpr int IN_FLIGHT = @IN_FLIGHT@, STAGES = @STAGES@, SLOT_BYTES = @SLOT_BYTES@, @REGIONS@;
 };
+//@ fp8, fp8_append: text template <> struct BulkCodes<Config> : E4m3Bulk<Config> {};
 extern "C" __global__ void __launch_bounds__(@WARPS@ * 32 + 32, @BLOCKS_PER_SM@)
-//@ plain, append: text @NAME@(const LinearArgs a) { linear_q_bulk<Config>(a); }
+//@ plain, append, fp8, fp8_append: text @NAME@(const LinearArgs a) { linear_q_bulk<Config>(a); }
 //@ head:   text @NAME@(const LinearHeadArgs a) { linear_q_bulk<Config>(a); }

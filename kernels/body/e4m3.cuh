@@ -1,5 +1,5 @@
-// e4m3.cuh - quantised weights of fp8: their codes as numbers of 16 bits, and the products of linear_q.cuh and linear_q_hopper.cuh
-// with them.
+// e4m3.cuh - quantised weights of fp8: their codes as numbers of 16 bits, and the products of linear_q.cuh, linear_q_bulk.cuh and
+// linear_q_hopper.cuh with them.
 //
 //   w[n,k] = scale[n, k / GROUP] * number of code[n,k]        e4m3: sign, 4 bits of exponent (bias 7), 3 of mantissa
 //
@@ -52,9 +52,13 @@ template <class C> struct E4m3Brick : Brick<E4m3Codes<C>> {
 
     static DEVICE void multiply(float (&total)[TILES][4], const char *slot, u32 x, const float *, int left)
     {
+        multiply(total, shared_address(slot), slot + Q::BRICK, x, left);
+    }
+    static DEVICE void multiply(float (&total)[TILES][4], u32 brick, const char *scales, u32 x, int left)
+    {
         constexpr int ONCE = TILES <= 2 ? 128 : 32; // k of x that are loaded at once
         const int lane = lane_id();
-        const u32 codes = shared_address(slot) + lane * 16, rows = x + (lane & 7 & (C::BLOCK_M - 1)) * C::X_ROW_BYTES + (lane >> 3) * 16;
+        const u32 codes = brick + lane * 16, rows = x + (lane & 7 & (C::BLOCK_M - 1)) * C::X_ROW_BYTES + (lane >> 3) * 16;
         float d[SUMS][TILES][4];
         uint4_ w[4];
         u32 b[ONCE / 32][TILES][4];
@@ -94,7 +98,7 @@ template <class C> struct E4m3Brick : Brick<E4m3Codes<C>> {
                 continue;
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                const float scale = Q::scale(slot, k / C::GROUP, (lane >> 2) + e / 2 * 8) * E4m3<T>::UP;
+                const float scale = Codes<E4m3Codes<C>>::scale(scales, k / C::GROUP, (lane >> 2) + e / 2 * 8) * E4m3<T>::UP;
 #pragma unroll
                 for (int j = 0; j < TILES; j++)
                     total[j][e] = fmaf(scale, SUMS == 2 ? d[0][j][e] + d[SUMS - 1][j][e] : d[0][j][e], total[j][e]);
@@ -118,5 +122,21 @@ template <class C> struct E4m3Fragments : Codes<E4m3Codes<C>> {
     {
         const u32 words[4] = {block.x, block.y, block.z, block.w};
         e4m3_fragment<T>(a, words[2 * i], words[2 * i + 1]);
+    }
+};
+
+// The same for linear_q_bulk.cuh: rows of x as they are. C: also X_AT, where they lie in shared memory.
+template <class C> struct E4m3Bulk : E4m3Brick<C> {
+    typedef E4m3Brick<C> B;
+    static constexpr int X_STEP = 2;
+
+    static DEVICE void keep(char *shared, int m, int v, const uint4_ &x, bool here)
+    {
+        if (here)
+            shared_store16(shared_address(shared + C::X_AT) + m * C::X_ROW_BYTES + v * 16, x);
+    }
+    static DEVICE void multiply(float (&total)[B::TILES][4], u32 codes, const char *scales, const char *, u32 x, const float *, int left)
+    {
+        B::multiply(total, codes, scales, x, left);
     }
 };
