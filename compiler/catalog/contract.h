@@ -198,6 +198,7 @@ typedef struct ProgramFacts {
     bool fixed;           /* precision.sums is "fixed" */
     bool exact;           /* activations keep their type: precision.compute is given */
     bool bf16_rows;       /* on the CPU: linears round the rows that they read; precision.compute is bf16 */
+    bool fp8_rows;        /* linears of more than 64 rows round them to fp8; precision.activations is fp8 */
     bool quantised;       /* a linear of the model has quantised weights */
     uint32_t packed;      /* forms in which quantised weights can lie, as bits */
     const char *name;     /* "decode 8" */

@@ -34,7 +34,9 @@ enum {
     OP_LDGSTS = 0xfae,
     OP_HGMMA = 0x9f0,
     OP_HGMMA_HELD = 0xdf0, /* HGMMA with its first operand in registers */
-    OP_R2UR = 0x2ca,       /* register to uniform register */
+    OP_QGMMA = 0x9f3,      /* of 8-bit operands */
+    OP_QGMMA_HELD = 0xdf3,
+    OP_R2UR = 0x2ca, /* register to uniform register */
     OP_BRA = 0x947,
     ANY_SOURCE = 0x1ff, /* mask without bits 9 to 11 */
     INSTRUCTION = 16,
@@ -140,27 +142,27 @@ static const struct {
 } kinds[] = {
     {0xfff, 0x981, CODE_LOAD}, /* LDG */
     {0xfff, 0x980, CODE_LOAD}, /* LD: generic address */
-    {0xfff, 0x986, CODE_STORE},        {0xfff, 0x985, CODE_STORE},          {0xfff, OP_LDGSTS, CODE_ASYNC},
-    {0xfff, 0x983, CODE_LOCAL},                                                                          /* LDL */
-    {0xfff, 0x387, CODE_LOCAL},                                                                          /* STL */
-    {0xfff, 0x984, CODE_SHARED},                                                                         /* LDS */
-    {0xfff, 0x388, CODE_SHARED},                                                                         /* STS */
-    {0xfff, 0x83b, CODE_SHARED},                                                                         /* LDSM */
-    {0xfff, 0x844, CODE_SHARED},                                                                         /* STSM */
-    {0xfff, 0x23c, CODE_MATRIX},                                                                         /* HMMA */
-    {0xfff, 0x237, CODE_MATRIX},                                                                         /* IMMA */
-    {0xfff, 0x27a, CODE_MATRIX},                                                                         /* QMMA */
-    {0xfff, OP_HGMMA, CODE_MATRIX},    {0xfff, OP_HGMMA_HELD, CODE_MATRIX}, {0xfff, 0x9f3, CODE_MATRIX}, /* QGMMA */
-    {0xfff, 0x3ba, CODE_BULK},                                                                           /* UBLKCP */
-    {0xfff, 0x3bc, CODE_BULK},                                                                           /* UBLKPF */
-    {0xfff, 0x5b4, CODE_BULK},                                        /* UTMALDG: TMA */
-    {ANY_SOURCE, 0x023, CODE_FMA},     {ANY_SOURCE, 0x031, CODE_FMA}, /* HFMA2 */
-    {ANY_SOURCE, 0x108, CODE_SPECIAL}, {ANY_SOURCE, 0x189, CODE_SHUFFLE},   {0xfff, 0x3c4, CODE_SHUFFLE}, /* REDUX */
-    {0xfff, 0xb1d, CODE_BARRIER},      {0xfff, 0x5b2, CODE_BARRIER}, /* SYNCS: mbarriers */
-    {0xfff, 0x5a7, CODE_BARRIER},      {0xfff, 0x9a7, CODE_BARRIER},        {0xfff, 0x98e, CODE_ATOMIC}, /* RED */
-    {0xfff, 0x9a8, CODE_ATOMIC},                                                                         /* ATOMG */
-    {0xfff, 0x3a9, CODE_ATOMIC},       {0xfff, 0x38c, CODE_ATOMIC},                                      /* ATOMS */
-    {0xfff, 0x38d, CODE_ATOMIC},       {0xfff, 0x992, CODE_FENCE},                                       /* MEMBAR */
+    {0xfff, 0x986, CODE_STORE},          {0xfff, 0x985, CODE_STORE},          {0xfff, OP_LDGSTS, CODE_ASYNC},
+    {0xfff, 0x983, CODE_LOCAL},  /* LDL */
+    {0xfff, 0x387, CODE_LOCAL},  /* STL */
+    {0xfff, 0x984, CODE_SHARED}, /* LDS */
+    {0xfff, 0x388, CODE_SHARED}, /* STS */
+    {0xfff, 0x83b, CODE_SHARED}, /* LDSM */
+    {0xfff, 0x844, CODE_SHARED}, /* STSM */
+    {0xfff, 0x23c, CODE_MATRIX}, /* HMMA */
+    {0xfff, 0x237, CODE_MATRIX}, /* IMMA */
+    {0xfff, 0x27a, CODE_MATRIX}, /* QMMA */
+    {0xfff, OP_HGMMA, CODE_MATRIX},      {0xfff, OP_HGMMA_HELD, CODE_MATRIX}, {0xfff, OP_QGMMA, CODE_MATRIX},
+    {0xfff, OP_QGMMA_HELD, CODE_MATRIX}, {0xfff, 0x3ba, CODE_BULK},     /* UBLKCP */
+    {0xfff, 0x3bc, CODE_BULK},                                          /* UBLKPF */
+    {0xfff, 0x5b4, CODE_BULK},                                          /* UTMALDG: TMA */
+    {ANY_SOURCE, 0x023, CODE_FMA},       {ANY_SOURCE, 0x031, CODE_FMA}, /* HFMA2 */
+    {ANY_SOURCE, 0x108, CODE_SPECIAL},   {ANY_SOURCE, 0x189, CODE_SHUFFLE},   {0xfff, 0x3c4, CODE_SHUFFLE}, /* REDUX */
+    {0xfff, 0xb1d, CODE_BARRIER},        {0xfff, 0x5b2, CODE_BARRIER}, /* SYNCS: mbarriers */
+    {0xfff, 0x5a7, CODE_BARRIER},        {0xfff, 0x9a7, CODE_BARRIER},        {0xfff, 0x98e, CODE_ATOMIC}, /* RED */
+    {0xfff, 0x9a8, CODE_ATOMIC},                                                                           /* ATOMG */
+    {0xfff, 0x3a9, CODE_ATOMIC},         {0xfff, 0x38c, CODE_ATOMIC},                                      /* ATOMS */
+    {0xfff, 0x38d, CODE_ATOMIC},         {0xfff, 0x992, CODE_FENCE},                                       /* MEMBAR */
 };
 
 const char *code_class_name(CodeClass c)
@@ -220,7 +222,7 @@ static void read_code(Bytes f, const Section *s, Resources *out)
         out->code[is]++;
         if (is == CODE_LOCAL)
             out->spill_bytes += bytes;
-        if (op == OP_HGMMA || op == OP_HGMMA_HELD) {
+        if (op == OP_HGMMA || op == OP_HGMMA_HELD || op == OP_QGMMA || op == OP_QGMMA_HELD) {
             out->operand_moves += in_row ? moves : 0;
             in_row = true;
             moves = 0;

@@ -22,9 +22,10 @@ typedef struct Quantising {
 } Quantising;
 
 typedef struct Precision {
-    DType weights; /* matrices as stored, but those that are quantised */
-    DType compute; /* DT_NONE: auto: fp32 on the CPU, the weights' type on CUDA */
-    DType kv;      /* DT_NONE: auto: as compute */
+    DType weights;     /* matrices as stored, but those that are quantised */
+    DType compute;     /* DT_NONE: auto: fp32 on the CPU, the weights' type on CUDA */
+    DType kv;          /* DT_NONE: auto: as compute */
+    DType activations; /* FP8: linears with weights of fp8 round many rows to it; DT_NONE: auto: as compute */
     Quantising quant;
     bool fixed_sums; /* each value has one order of sums in all programs of a target */
     bool dequantise; /* codes of the checkpoint are read as numbers, and stored as the other weights are */

@@ -58,6 +58,7 @@ static Program *add_program(Lower *l, FtxProgramKind kind, int64_t bucket)
         .fixed = l->fixed,
         .exact = l->precision->compute != DT_NONE,
         .bf16_rows = l->target.id == FTX_TARGET_CPU && l->precision->compute == DT_BF16,
+        .fp8_rows = l->precision->activations == DT_FP8,
         .quantised = has_op(l->g, OP_QUANTISE),
         .packed = packed_forms(l->catalog),
         .tuning = l->target.tuning,
@@ -243,12 +244,35 @@ static bool rows_fit(const Lower *l, Diag *d)
     return true;
 }
 
+/* precision.activations = "fp8" is for weights of fp8 on GPUs that have a kernel for it. */
+static bool activations_fit(const Lower *l, Diag *d)
+{
+    bool any = false;
+
+    for (Id v = 1; v < l->g->values.n; v++)
+        any |= ir_value(l->g, v)->op == OP_QUANTISE && ir_value(l->g, v)->type == DT_FP8;
+    if (!any)
+        return diag_error(
+            d, (Loc){0},
+            "precision.activations is fp8, but no linear layer has weights of fp8: leave it at auto, or set "
+            "precision.weights = \"fp8\"");
+    if (!(target_facts(l->target)->capabilities & CAPABILITY_WGMMA) || dtype_size(l->compute) != 2)
+        return diag_error(
+            d, (Loc){0},
+            "precision.activations is fp8, which is for GPUs of sm_90a with 16-bit activations, not for %s with "
+            "%s: leave it at auto",
+            l->target.name, dtype_name(l->compute));
+    return true;
+}
+
 bool stage_select(Lower *l, Diag *d)
 {
     const Value *output = ir_value(l->g, l->g->output);
     size_t n = 0;
 
     if (l->target.id == FTX_TARGET_CPU && !rows_fit(l, d))
+        return false;
+    if (l->precision->activations == DT_FP8 && !activations_fit(l, d))
         return false;
     if (ir_op_is_view(output->op))
         return diag_error(d, output->loc, "the output is a view: %s computes nothing", ir_op_name(output->op));

@@ -58,6 +58,7 @@ static const Field fields[] = {
     {"precision.weights", TYPE, 0, 1, DT_BF16, false, ALL},
     {"precision.compute", TYPE, 1, 0, DT_NONE, false, ALL},
     {"precision.kv", TYPE, 1, 2, DT_NONE, false, WRITERS},
+    {"precision.activations", TEXT, 0, 0, 0, false, ALL},
     {"precision.group", COUNT, 32, 128, 0, false, ALL},
     {"precision.zeros", FLAG, 0, 0, 0, false, ALL},
     {"precision.head", TYPE, 0, 1, DT_NONE, false, ALL},

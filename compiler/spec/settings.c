@@ -210,6 +210,15 @@ static bool read_sums(lua_State *L, int t)
     return sums && strcmp(sums, "fixed") == 0;
 }
 
+static DType read_activations(lua_State *L, int t)
+{
+    const char *type = field_text(L, t, "precision.activations");
+
+    if (type && strcmp(type, "auto") != 0 && strcmp(type, "fp8") != 0)
+        field_refuse(L, "precision.activations", "one of auto, fp8", (lua_pushstring(L, type), -1));
+    return type && strcmp(type, "fp8") == 0 ? DT_FP8 : DT_NONE;
+}
+
 /* Matrices that are not quantised have the type of activations if it has 16 bits, else bf16. */
 static void read_precision(lua_State *L, int t)
 {
@@ -220,6 +229,7 @@ static void read_precision(lua_State *L, int t)
     p->weights = field_type(L, t, "precision.weights");
     p->compute = field_type(L, t, "precision.compute");
     p->kv = field_type(L, t, "precision.kv");
+    p->activations = read_activations(L, t);
     p->dequantise = field_flag(L, t, "precision.dequantise");
     p->fixed_sums = read_sums(L, t);
     if (!packed_type(p->weights)) {

@@ -298,8 +298,8 @@ static const char *describe(const Stored *s, const char *method)
     if (!codes && !numbers)
         line = arena_printf(s->keep, "%s no matrix is", line);
     return has_activations(s->config)
-               ? arena_printf(s->keep, "%s; activations are computed as for any model, not as the checkpoint says",
-                              line)
+               ? arena_printf(s->keep,
+                              "%s; how activations are computed says precision.activations, not the checkpoint", line)
                : line;
 }
 

@@ -12,6 +12,34 @@ double ref_e4m3(int code)
     return code & 128 ? -magnitude : magnitude;
 }
 
+/* The nearest number of e4m3, of two the one whose code is even; 448 for what is larger. */
+static uint8_t to_e4m3(float x)
+{
+    int best = 0;
+
+    for (int code = 1; code < 127; code++) {
+        const double more = fabs(ref_e4m3(code) - fabs((double)x)), least = fabs(ref_e4m3(best) - fabs((double)x));
+
+        if (more < least || (more == least && code % 2 == 0))
+            best = code;
+    }
+    return (uint8_t)(isnan(x) ? 127 : signbit(x) ? best | 128 : best);
+}
+
+void ref_quantise_e4m3(const float *x, int64_t rows, int64_t columns, uint8_t *codes, float *scales)
+{
+    for (int64_t m = 0; m < rows; m++) {
+        const float *row = x + m * columns;
+        float largest = 0.0f;
+
+        for (int64_t k = 0; k < columns; k++)
+            largest = !isfinite(row[k]) ? INFINITY : fmaxf(largest, fabsf(row[k]));
+        scales[m] = largest < 0x1p-100f ? 0.0f : largest / 448.0f;
+        for (int64_t k = 0; k < columns; k++)
+            codes[m * columns + k] = scales[m] == 0.0f || isinf(largest) ? 0 : to_e4m3(row[k] * (448.0f / largest));
+    }
+}
+
 void ref_dequantise(const RefCodes *w, int64_t rows, int64_t columns, float *x)
 {
     for (int64_t i = 0; i < rows * columns; i++) {

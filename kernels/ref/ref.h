@@ -55,6 +55,8 @@ void ref_dequantise(const RefCodes *w, int64_t rows, int64_t columns, float *x);
 /* Rows of activations as signed codes of 8 bits; sums: of every 32 codes. */
 void ref_quantise(const float *x, int64_t rows, int64_t columns, int64_t group, int8_t *codes, float *scales,
                   int32_t *sums);
+/* Rows of activations as codes of fp8 with a scale each. */
+void ref_quantise_e4m3(const float *x, int64_t rows, int64_t columns, uint8_t *codes, float *scales);
 
 void ref_add(RefTensor a, RefTensor b, int64_t n, float *y);
 void ref_mul(RefTensor a, RefTensor b, int64_t n, float *y);

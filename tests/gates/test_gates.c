@@ -34,7 +34,8 @@
 typedef enum Reach { TEXTS, EVERYWHERE, SOME } Reach;
 
 typedef struct GateModel {
-    const char *path, *override; /* override: one spec setting to change; NULL: none */
+    const char *path, *override; /* override: a spec setting to change, or two with a blank between; NULL: none */
+    const char *only;            /* the target that it is for; NULL: any */
     Spec spec;
     Reach reach;
     bool odd;
@@ -178,7 +179,7 @@ static void collect(Gate *g, Target t, Reach reach, Kernels *all)
         Plan plan;
         Diag d = {0};
 
-        if (model->reach > reach)
+        if (model->reach > reach || (model->only && strcmp(model->only, t.name) != 0))
             continue;
         if (!passes_run_target(model->spec.graph, &g->catalog, t, &model->spec.precision, &packing, &plan, NULL, &d))
             fail_msg("%s on %s: %s", model->path, t.name, d.text);
@@ -432,10 +433,14 @@ static void add(Gate *g, const char *path, const char *override, Reach reach, bo
 {
     GateModel *m = arena_push(g->keep, g->models);
     Diag d = {0};
-    const Override overrides[] = {{override}};
+    const char *blank = override ? strchr(override, ' ') : NULL;
+    const Override overrides[] = {
+        {blank ? arena_printf(g->keep, "%.*s", (int)(blank - override), override) : override},
+        {blank ? blank + 1 : NULL},
+    };
 
     *m = (GateModel){.path = arena_strdup(g->keep, path), .override = override, .reach = reach, .odd = odd};
-    if (!spec_read(m->path, overrides, override != NULL, g->keep, &m->spec, &d) ||
+    if (!spec_read(m->path, overrides, blank ? 2 : override != NULL, g->keep, &m->spec, &d) ||
         !passes_run_graph(m->spec.graph, &m->spec.precision, NULL, &d))
         fail_msg("%s: %s", path, d.text);
 }
@@ -512,6 +517,8 @@ static int open_all(void **state)
     add(&gate, "specs/fable.lua", "precision.weights=int4", SOME, false);
     add(&gate, "specs/fable.lua", "precision.weights=int8", SOME, false);
     add(&gate, "specs/fable.lua", "precision.weights=fp8", SOME, false);
+    add(&gate, "specs/fable.lua", "precision.weights=fp8 precision.activations=fp8", SOME, false);
+    gate.models.at[gate.models.n - 1].only = "sm_90a";
     add(&gate, "specs/fable.lua", "precision.kv=int8", SOME, false);
     add(&gate, "tests/models/inside/wide.lua", NULL, EVERYWHERE, false);
     for (int i = 0; i < 35 && gate.all; i++) { /* as many as tests/models/test_odd.c runs */

@@ -9,7 +9,17 @@ enum { TEXT = 1024, EVERY = 13, MOST = 520, SOURCES = 24 };
 typedef struct Kind {
     const char *name, *overrides;
     double divergence, perplexity; /* bounds: of the mean divergence; of perplexity, in percent of that in fp32 */
+    bool gpu;                      /* for one of sm_90a only */
 } Kind;
+
+/* FTX_TEST_KIND: only kinds that have it in their name. */
+static bool runs(const Kind *k)
+{
+    const char *only = getenv("FTX_TEST_KIND"), *target = getenv("FTX_TEST_TARGET");
+
+    return (!only || strstr(k->name, only)) &&
+           (!k->gpu || (golden_on_cuda() && target && strcmp(target, "sm_90a") == 0));
+}
 
 /* Sum of p log(p / q) over the vocabulary, p and q by their logits. */
 static double divergence(const float *p, const float *q, int n)
@@ -113,17 +123,18 @@ static void check(const char *model, const Kind *k, double got, double perplexit
 static void fable(void **state)
 {
     static const Kind kinds[] = {
-        {"int8", "-D precision.weights=int8", 0.002, 0.5},
-        {"int8, fp32 activations", "-D precision.weights=int8 -D precision.compute=fp32", 0.002, 0.5},
-        {"fp8", "-D precision.weights=fp8", 0.01, 2},
-        {"fp8, head fp8", "-D precision.weights=fp8 -D precision.head=fp8", 0.015, 2},
-        {"int4, groups of 128", "-D precision.weights=int4", 0.09, 9},
-        {"int4, groups of 32", "-D precision.weights=int4 -D precision.group=32", 0.085, 6},
+        {"int8", "-D precision.weights=int8", 0.002, 0.5, false},
+        {"int8, fp32 activations", "-D precision.weights=int8 -D precision.compute=fp32", 0.002, 0.5, false},
+        {"fp8", "-D precision.weights=fp8", 0.01, 2, false},
+        {"fp8, head fp8", "-D precision.weights=fp8 -D precision.head=fp8", 0.015, 2, false},
+        {"fp8, rows fp8", "-D precision.weights=fp8 -D precision.activations=fp8 -t sm_90a", 0.02, 2, true},
+        {"int4, groups of 128", "-D precision.weights=int4", 0.09, 9, false},
+        {"int4, groups of 32", "-D precision.weights=int4 -D precision.group=32", 0.085, 6, false},
         {"int4, groups of 32 with zeros", "-D precision.weights=int4 -D precision.group=32 -D precision.zeros=true",
-         0.09, 9},
-        {"int4 but for down_proj", "-D precision.weights=int4 -D precision.except=layers.*.down_proj", 0.08, 7},
-        {"cache int8", "-D precision.weights=fp32 -D precision.kv=int8", 0.0005, 0.2},
-        {"cache fp8", "-D precision.weights=fp32 -D precision.kv=fp8", 0.004, 0.5},
+         0.09, 9, false},
+        {"int4 but for down_proj", "-D precision.weights=int4 -D precision.except=layers.*.down_proj", 0.08, 7, false},
+        {"cache int8", "-D precision.weights=fp32 -D precision.kv=int8", 0.0005, 0.2, false},
+        {"cache fp8", "-D precision.weights=fp32 -D precision.kv=fp8", 0.004, 0.5, false},
     };
     FtxModel *m = golden_open("specs/fable.lua", "quantised", "-D precision.weights=fp32 -D precision.kv=fp32");
     json_t *j = golden_json("tests/models/fable/long.json");
@@ -138,6 +149,8 @@ static void fable(void **state)
     want = text_logits(m, ids, info.vocab, &exact);
     ftx_model_close(m);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (!runs(&kinds[i]))
+            continue;
         m = golden_open("specs/fable.lua", "quantised", kinds[i].overrides);
         got = text_logits(m, ids, info.vocab, &perplexity);
         check("fable", &kinds[i], mean_divergence(want, got, MOST / EVERY, info.vocab), perplexity, exact);
@@ -151,10 +164,10 @@ static void fable(void **state)
 static void verse(void **state)
 {
     static const Kind kinds[] = {
-        {"int8", "-D precision.weights=int8", 0.002, 1},
-        {"fp8", "-D precision.weights=fp8", 0.002, 1},
-        {"int4, groups of 32", "-D precision.weights=int4 -D precision.group=32", 0.006, 1},
-        {"cache int8", "-D precision.weights=fp32 -D precision.kv=int8", 0.0001, 1},
+        {"int8", "-D precision.weights=int8", 0.002, 1, false},
+        {"fp8", "-D precision.weights=fp8", 0.002, 1, false},
+        {"int4, groups of 32", "-D precision.weights=int4 -D precision.group=32", 0.006, 1, false},
+        {"cache int8", "-D precision.weights=fp32 -D precision.kv=int8", 0.0001, 1, false},
     };
     FtxModel *m = golden_open("specs/verse.lua", "quantised", "-D precision.weights=fp32 -D precision.kv=fp32");
     json_t *j = golden_json("tests/models/verse/greedy.json"), *cases = json_object_get(j, "cases");
@@ -167,6 +180,8 @@ static void verse(void **state)
     want = source_logits(m, cases, info.vocab);
     ftx_model_close(m);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (!runs(&kinds[i]))
+            continue;
         m = golden_open("specs/verse.lua", "quantised", kinds[i].overrides);
         got = source_logits(m, cases, info.vocab);
         check("verse", &kinds[i], mean_divergence(want, got, SOURCES, info.vocab), 1, 1);

@@ -68,6 +68,7 @@ static ProgramFacts facts_of(const Case *c, const Graph *g, Target t)
                           .decode = c->decode,
                           .encode = c->encode,
                           .fixed = c->fixed,
+                          .fp8_rows = c->fp8_rows,
                           .bucket = c->bucket,
                           .t_max = most,
                           .s_max = most < g->limits.sequences ? most : g->limits.sequences,
@@ -87,6 +88,7 @@ static int64_t *params_of(const Suite *s, const Case *c, const Graph *g)
 
         of[0] = ir_value(g, v)->op != OP_QUANTISE;
         of[scene_form(&s->catalog, "row_stats")] = v == g->output ? 0 : c->columns;
+        of[scene_form(&s->catalog, "e4m3_rows")] = c->fp8_rows && v != g->output;
         of[scene_form(&s->catalog, "segments")] = v == g->logits && c->segments;
         if (ir_value(g, v)->op == OP_ROUTE && v != g->output)
             of[scene_form(&s->catalog, "by_expert")] = ir_value(g, ir_value(g, v)->args[0])->shape.dim[1].n;
@@ -131,6 +133,7 @@ size_t suite_add(Suite *s, const Case *c, const char *name)
     Unit u = {.c = *c, .name = arena_strdup(s->keep, name)};
     const uint32_t gives = c->stats    ? scene_form(&s->catalog, "row_stats")
                            : c->sorted ? scene_form(&s->catalog, "by_expert")
+                           : c->fp8    ? scene_form(&s->catalog, "e4m3_rows")
                                        : 0;
     const size_t before = s->n + s->left;
     const char *reason = NULL;
@@ -145,6 +148,7 @@ size_t suite_add(Suite *s, const Case *c, const char *name)
     u.g = g;
     u.facts = facts_of(c, g, u.target);
     u.facts.params = params_of(s, c, g);
+    u.fp8_rows = scene_form(&s->catalog, "e4m3_rows");
     u.facts.packed = 1u << scene_form(&s->catalog, "m16k16");
     uses = ir_uses(g);
     const Id root = c->unpacked ? ir_value(g, g->output)->args[1] : c->head ? g->logits : g->output;
@@ -249,6 +253,7 @@ size_t suite_add_model(Suite *s, const char *path, const Override *overrides, si
 
             u.g = l.g;
             u.c = step_for(&l.programs.at[p]);
+            u.fp8_rows = scene_form(&s->catalog, "e4m3_rows");
             u.c.blocks = blocks_apart(g->b.contract) ? blocks : 0;
             sample_settings(&u.c);
             u.facts = l.programs.at[p].facts;

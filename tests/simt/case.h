@@ -24,6 +24,8 @@ typedef struct Case {
     bool stats;    /* the kernel must write statistics of the output's rows */
     bool fixed;    /* precision.sums is fixed: inputs whose sums depend on the order, results compared bit for bit */
     bool unpacked; /* the kernel writes the plain values of the output's quantised weight */
+    bool fp8_rows; /* precision.activations is fp8: the inputs are there as rows of fp8, too */
+    bool fp8;      /* the kernel must write rows of fp8 */
     bool sorted;   /* the kernel must sort the rows of routes by expert */
     int bucket;    /* 0: exact */
     int rows, decode_rows;

@@ -718,6 +718,10 @@ void scene_check(Scene *s)
 
     if (v->op == OP_SAMPLE)
         check_sample(s);
+    else if (s->u->fp8_rows && s->u->b.gives == s->u->fp8_rows)
+        scene_check_fp8(
+            s, s->u->b.n_covered ? evaluate(s, s->u->b.root, true, &(Wanted){.history = NULL}) : s->input[s->u->b.root],
+            s->u->b.n_covered == 0);
     else if (v->op == OP_QUANTISE)
         scene_check_unpacked(s);
     else if (v->op == OP_ROUTE)

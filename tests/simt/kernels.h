@@ -53,6 +53,7 @@ void quantised(void **state);
 void quantised_bulk(void **state);
 void quantised_hopper(void **state);
 void quantised_fp8(void **state);
+void fp8_by_fp8(void **state);
 
 static const DType types[] = {DT_FP32, DT_FP16, DT_BF16};
 

@@ -43,7 +43,9 @@ void *scene_make_packed(Scene *s, Id id)
         const int64_t n = i / K, k = i % K, at = k / group * PACKED_ROWS + n % PACKED_ROWS;
         uint8_t *tile = p + (uint64_t)(n / PACKED_ROWS) * bytes, *scales = tile + packed_codes(type, (uint64_t)K);
         uint8_t *zeros = scales + scale_bytes * PACKED_ROWS * (K / group);
-        const int code = scene_below(type == DT_INT4 ? 16 : 256); /* of fp8 also those of NaN, as 480 */
+        const int any =
+            scene_below(type == DT_INT4 ? 16 : 256); /* of fp8 also those of NaN, as 480 where codes become numbers */
+        const int code = s->u->facts.fp8_rows && any % 128 == 127 ? any - 1 : any;
         int shift;
 
         if (k % group == 0) {

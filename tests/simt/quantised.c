@@ -180,6 +180,103 @@ void quantised_fp8(void **state)
     finish(s, 64);
 }
 
+/* A graph whose steps have up to 136 tokens, and a step with so many, 75 of them or more. */
+static Ir begin_fp8(Case *c, const char *target, int tokens)
+{
+    Ir g = {.text = "graph \"case\"\nlimits sequences=7 context=160 tokens=136 kv_block=8 kv_pages=140 logit_bias=4 "
+                    "end_ids=4\n"};
+
+    g.n = strlen(g.text);
+    add(&g, "ids : [T] i32");
+    c->target = target;
+    c->fp8_rows = true;
+    set_rows(c, 3, 1, (const int[][2]){{1, 9}, {tokens - 8, tokens - 8}, {7, 20}});
+    return g;
+}
+
+typedef struct Fp8 {
+    DType t;
+    PackedScales scales;
+    int N, K, bias;
+    const char *end;
+    int tokens;
+    int unturned; /* append: elements of a head that are not rotated */
+    TunedConst use[2];
+} Fp8;
+
+static void add_fp8(Suite *s, const Fp8 *l)
+{
+    const bool append = strcmp(l->end, "append") == 0;
+    const char *type = dtype_name(l->t);
+    Case c = {.kv = l->t, .only = append ? "linear_fp8_append" : "linear_fp8"};
+    Ir g = begin_fp8(&c, "sm_90a", l->tokens);
+    char name[200];
+
+    for (int i = 0; i < 2 && l->use[i].name; i++)
+        c.use[c.n_use++] = l->use[i];
+
+    const int x = input(&g, l->K, l->t);
+    const int w = add(&g, "quantise %%%d {group=128 scales=%d to=\"fp8\"} : [%d,%d] fp8",
+                      weight(&g, "w", l->N, l->K, l->t), (int)l->scales, l->N, l->K);
+    const int b = l->bias ? weight(&g, "b", l->N, 0, l->t) : 0;
+    const int y = b ? add(&g, "linear %%%d %%%d %%%d : [T,%d] %s", x, w, b, l->N, type)
+                    : add(&g, "linear %%%d %%%d - : [T,%d] %s", x, w, l->N, type);
+
+    if (strcmp(l->end, "act") == 0)
+        add(&g, "act %%%d {kind=\"gelu_erf\"} : [T,%d] %s", y, l->N, type);
+    else if (strcmp(l->end, "glu") == 0)
+        add(&g, "glu %%%d {kind=\"silu\"} : [T,%d] %s", y, l->N / 2, type);
+    else if (strcmp(l->end, "add") == 0)
+        add(&g, "add %%%d %%%d : [T,%d] %s", y, input(&g, l->N, l->t), l->N, type);
+    else if (append) { /* 2 heads, 1 kv head */
+        const int E = l->N / 4, rot = E - l->unturned;
+
+        add(&g, "append %%%d %%%d {layer=0 heads=2 kv_heads=1 head_dim=%d rot=%d} : [T,2,%d] %s", y,
+            add(&g, "rope_table {rot=%d theta=10000 positions=160} : [160,%d,2] fp32", rot, rot / 2), E, rot, E, type);
+    }
+    snprintf(name, sizeof name, "fp8 by fp8 %s scales=%d N=%d K=%d bias=%d %s", type, (int)l->scales, l->N, l->K,
+             l->bias, l->end);
+    take(s, &g, &c, name);
+}
+
+/* Rows of fp8: those that a norm leaves, and those of a value that is there. */
+static void add_quantise(Suite *s, DType t, int C, int normed)
+{
+    Case c = {.kv = t, .only = "quantise_fp8", .fp8 = true};
+    Ir g = begin_fp8(&c, "sm_90a", 77);
+    const int x = input(&g, C, t);
+
+    if (normed)
+        norm(&g, 1, x, "T", C, t);
+    else
+        add(&g, "act %%%d {kind=\"silu\"} : [T,%d] %s", x, C, dtype_name(t));
+    take(s, &g, &c, normed ? "rows of fp8 after a norm" : "rows of fp8");
+}
+
+/* Products of rows and weights of fp8. */
+void fp8_by_fp8(void **state)
+{
+    static const Fp8 some[] = {
+        {DT_BF16, PACKED_FP16, 40, 256, 1, "", 131, 0, {{0}}},
+        {DT_FP16, PACKED_FP32, 304, 384, 0, "glu", 75, 0, {{"BLOCK_M", 128}}},
+        {DT_BF16, PACKED_FP16, 136, 128, 1, "act", 100, 0, {{"BLOCK_M", 192}}},
+        {DT_BF16, PACKED_FP32, 600, 640, 0, "add", 75, 0, {{"WARPGROUPS", 3}, {"BLOCK_M", 128}}},
+        {DT_FP16, PACKED_FP16, 264, 256, 1, "add", 134, 0, {{0}}},
+        {DT_BF16, PACKED_FP16, 96, 1536, 1, "append", 75, 0, {{0}}},
+        {DT_FP16, PACKED_FP16, 160, 128, 0, "append", 80, 4, {{"BLOCK_M", 128}}},
+    };
+    Suite *s = open_suite("fp8_by_fp8");
+
+    (void)state;
+    for (size_t i = 0; i < LEN(some); i++)
+        add_fp8(s, &some[i]);
+    add_quantise(s, DT_BF16, 128, 0);
+    add_quantise(s, DT_FP16, 4224, 0);
+    add_quantise(s, DT_BF16, 384, 1);
+    add_quantise(s, DT_FP16, 8320, 1);
+    finish(s, 65);
+}
+
 /* By bulk copies. Blocks of several tiles use each slot of their rings more than once. */
 void quantised_bulk(void **state)
 {
@@ -199,6 +296,12 @@ void quantised_bulk(void **state)
         {{DT_BF16, "int4", 32, PACKED_FP32_MINIMA, 56, 512, 1, 0, "", 4, NULL, "linear_q_bulk"}, {{0}}},
         {{DT_FP16, "int4", 16, PACKED_FP16_ZEROS, 37, 1152, 0, 1, "act", 3, NULL, "linear_q_bulk"}, {{0}}},
         {{DT_BF16, "int8", 16, PACKED_FP32, 51, 576, 1, 0, "head", 4, NULL, "linear_q_bulk_head"}, {{0}}},
+        /* numbers */
+        {{DT_BF16, "fp8", 128, PACKED_FP16, 200, 2176, 1, 1, "glu", 1, NULL, "linear_q_bulk_fp8"}, {{0}}},
+        {{DT_FP16, "fp8", 64, PACKED_FP32, 130, 8320, 0, 0, "add", 2, NULL, "linear_q_bulk_fp8"}, {{0}}},
+        {{DT_FP16, "fp8", 16, PACKED_FP16, 51, 704, 1, 1, "act", 7, NULL, "linear_q_bulk_fp8"},
+         {{"WARPS", 16}, {"CHUNK", 16}}},
+        {{DT_BF16, "fp8", 32, PACKED_FP16, 96, 1280, 1, 0, "append", 3, NULL, "linear_q_bulk_fp8_append"}, {{0}}},
     };
     Suite *s = open_suite("quantised_bulk");
 

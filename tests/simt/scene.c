@@ -455,6 +455,11 @@ static size_t bytes_of(const Unit *u, const Value *v)
            dtype_size(v->op == OP_QUANTISE ? u->facts.compute : v->type);
 }
 
+static bool is_fp8(const Unit *u, size_t i)
+{
+    return u->fp8_rows && u->b.form[i] == u->fp8_rows;
+}
+
 static void *make_arg(Scene *s, size_t i)
 {
     const Unit *u = s->u;
@@ -464,6 +469,8 @@ static void *make_arg(Scene *s, size_t i)
         return s->device[a->named];
     if (!u->b.arg[i] || a->of >= 0) /* scene_make makes statistics once their values exist */
         return NULL;
+    if (u->b.arg[i] == u->b.root && a->out && is_fp8(u, i))
+        return s->y = simt_alloc(scene_fp8_bytes(u, u->b.root), "y");
     if (u->b.arg[i] == u->b.root && a->out)
         return s->y = simt_alloc(bytes_of(u, ir_value(u->g, u->b.root)), "y");
     for (size_t k = 0; k < i; k++)
@@ -473,7 +480,8 @@ static void *make_arg(Scene *s, size_t i)
         return scene_make_packed(s, u->b.arg[i]);
     if (is_cache(ir_value(u->g, u->b.arg[i])->op)) /* the kernel reads it from $k and $v, or $cross_k and $cross_v */
         return NULL;
-    return make_input(s, u->b.arg[i], contract_arg_type(&u->facts, &u->b, i), a->name[strlen(a->name) - 1] == 'g');
+    void *p = make_input(s, u->b.arg[i], contract_arg_type(&u->facts, &u->b, i), a->name[strlen(a->name) - 1] == 'g');
+    return is_fp8(u, i) ? scene_make_fp8(s, u->b.arg[i], s->input[u->b.arg[i]]) : p;
 }
 
 /* The rows and columns of argument i. Of $k and $v all pages. */
@@ -620,7 +628,8 @@ void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep)
     scene_fold(s);
     for (size_t i = 0; i < c->operands; i++)
         if (c->args.at[i].of >= 0)
-            s->arg[i] = !u->b.arg[i]                                  ? NULL
+            s->arg[i] = !u->b.arg[i]                        ? NULL
+                        : c->args.at[i].form == u->fp8_rows ? (void *)scene_make_fp8_scales(s, c->args.at[i].out)
                         : ir_value(u->g, u->b.arg[i])->op == OP_ROUTE ? (void *)scene_make_by_expert(s, i)
                                                                       : scene_make_stats(s, i);
     give_maps(s);
@@ -643,7 +652,11 @@ void scene_written_in_front(const Scene *s)
 
         if (!v || u->b.arg[i] == u->b.root || ir_op_is_weight(v->op) || !s->arg[i])
             continue;
-        if (u->b.contract->args.at[i].of >= 0)
+        if (is_fp8(u, i))
+            simt_written_in_front(s->arg[i], scene_fp8_bytes(u, u->b.arg[i]));
+        else if (u->b.contract->args.at[i].of >= 0 && u->b.contract->args.at[i].form == u->fp8_rows)
+            simt_written_in_front(s->arg[i], (size_t)s->T * 4);
+        else if (u->b.contract->args.at[i].of >= 0)
             simt_written_in_front(s->arg[i],
                                   v->op == OP_ROUTE ? scene_by_expert_bytes(s, i, true) : scene_stats_bytes(s, i));
         else

@@ -4,7 +4,7 @@
  *                                          norms.c   row statistics, folded weights
  *                                          heads.c   caches; expected results of ops on heads
  *                                          routes.c  routes, and rows by expert
- *                                          packed.c  quantised weights
+ *                                          packed.c  quantised weights      fp8_rows.c   rows of fp8
  *                                          search.c  data and results of the launches of `beam` */
 #ifndef FTX_SIMT_SCENE_H
 #define FTX_SIMT_SCENE_H
@@ -22,6 +22,7 @@ typedef struct Unit { /* one kernel for one case */
     ProgramFacts facts;
     Binding b;
     Fitted fit;
+    uint32_t fp8_rows; /* the number of the form e4m3_rows */
 } Unit;
 
 typedef struct Scene { /* the host keeps copies of what the kernel may change */
@@ -44,6 +45,7 @@ typedef struct Scene { /* the host keeps copies of what the kernel may change */
     size_t n_args;
     void *y;                  /* the output; NULL: none */
     float *left;              /* row statistics of y: sum, sum of squares, [rows][slices][2]; NULL: not written */
+    float *fp8_scales;        /* of rows of fp8: those that the kernel reads, or writes */
     int32_t *starts, *sorted; /* y's form by_expert; NULL: not written */
 } Scene;
 
@@ -69,6 +71,13 @@ void scene_check_routes(const Scene *s, RefTensor logits, RefTensor bias);
 /* A quantised weight: its tiles for the kernel, its values for the reference; and what a kernel unpacked, compared with them. */
 void *scene_make_packed(Scene *s, Id id);
 void scene_check_unpacked(const Scene *s);
+
+/* Rows of fp8: the codes of x for the kernel, whose values the reference reads from then on; their scales, or room for those of y;
+ * the bytes of a value's codes; what a kernel wrote, compared with x as rows of fp8, code for code if `exact`. */
+void *scene_make_fp8(Scene *s, Id id, RefTensor x);
+float *scene_make_fp8_scales(Scene *s, bool out);
+size_t scene_fp8_bytes(const Unit *u, Id id);
+void scene_check_fp8(const Scene *s, RefTensor x, bool exact);
 
 /* Makes the launch's data from `seed` and copies it to the device. */
 void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep);

@@ -16,11 +16,12 @@ typedef struct Product {
     float *d;
     unsigned n, group; /* columns of B; commit group */
     bool bf16;
+    bool e4m3;        /* an element of 16 bits is two numbers of e4m3 */
     uint64_t b, seen; /* descriptor of B; checksum of the shared operands at issue */
     bool across;      /* B is n-major: its rows are k */
     bool tile;        /* A is in shared memory, too */
     uint64_t shared_a;
-    float a[2][K16]; /* rows g and g + 8 of the warp */
+    float a[2][K16]; /* of e4m3 as numbers of bf16 with the same bits; rows g and g + 8 of the warp */
     const void *pc;
 } Product;
 
@@ -141,6 +142,11 @@ void simt_wgmma(int bf16, unsigned n, float *d, const unsigned *a, unsigned long
     begin_rows((Product){.d = d, .n = n, .bf16 = bf16, .b = b, .pc = PC()}, a);
 }
 
+void simt_wgmma_e4m3(unsigned n, float *d, const unsigned *a, unsigned long long b)
+{
+    begin_rows((Product){.d = d, .n = n, .bf16 = true, .e4m3 = true, .b = b, .pc = PC()}, a);
+}
+
 void simt_wgmma_n_major(int bf16, unsigned n, float *d, const unsigned *a, unsigned long long b)
 {
     begin_rows((Product){.d = d, .n = n, .bf16 = bf16, .b = b, .across = true, .pc = PC()}, a);
@@ -184,6 +190,19 @@ static void read_column(float out[K16], const Product *p, unsigned column)
     }
 }
 
+/* The product of two elements: of e4m3 the sum of two products. */
+static float multiply(const Product *p, float a, float b)
+{
+    uint32_t x, y;
+
+    if (!p->e4m3)
+        return a * b;
+    memcpy(&x, &a, sizeof x);
+    memcpy(&y, &b, sizeof y);
+    return e4m3_to_float((uint8_t)(x >> 16)) * e4m3_to_float((uint8_t)(y >> 16)) +
+           e4m3_to_float((uint8_t)(x >> 24)) * e4m3_to_float((uint8_t)(y >> 24));
+}
+
 static void finish(Fiber *f, Product *p)
 {
     const unsigned t = f->tid % 4;
@@ -200,7 +219,7 @@ static void finish(Fiber *f, Product *p)
 
         read_column(b, p, column);
         for (unsigned k = 0; k < K16; k++)
-            sum += row[k] * b[k];
+            sum += multiply(p, row[k], b[k]);
         s->value[i] += sum;
     }
 }

@@ -194,6 +194,24 @@ static void test_sums(void **state)
     drop(&r);
 }
 
+static void test_activations(void **state)
+{
+    static const struct {
+        const char *override;
+        DType type;
+    } rows[] = {{"precision.sums=free", DT_NONE},
+                {"precision.activations=auto", DT_NONE},
+                {"precision.activations=fp8", DT_FP8}};
+
+    (void)state;
+    for (size_t i = 0; i < LEN(rows); i++) {
+        Reading r = read_good("specs/fable.lua", rows[i].override);
+
+        assert_int_equal(r.spec.precision.activations, rows[i].type);
+        drop(&r);
+    }
+}
+
 static void test_overrides(void **state)
 {
     Reading r = read_good("specs/fable.lua",
@@ -318,6 +336,7 @@ int main(void)
         cmocka_unit_test(test_published_shapes),
         cmocka_unit_test(test_one_spec_is_one_graph),
         cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_activations),
         cmocka_unit_test(test_overrides),
         cmocka_unit_test(test_usual_beams),
         cmocka_unit_test(test_llama_options),
