@@ -130,8 +130,18 @@ static FtxStatus gpu_time(Session *s, uint32_t program, int T, int S, int repeat
 }
 
 static DeviceApi inner = {
-    .name = "noted", .open = open_gpu, .close = close_gpu, .describe = describe, .session_open = session_open,
-    .session_close = session_close, .join = join, .stop = stop, .io = io, .run = run, .wait = gpu_wait, .time = gpu_time,
+    .name = "noted",
+    .open = open_gpu,
+    .close = close_gpu,
+    .describe = describe,
+    .session_open = session_open,
+    .session_close = session_close,
+    .join = join,
+    .stop = stop,
+    .io = io,
+    .run = run,
+    .wait = gpu_wait,
+    .time = gpu_time,
     .asynchronous = true,
 };
 
