@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define FTX_MAGIC "FTX1\r\n\x1a\n"
-enum { FTX_FORMAT = 14 }; /* grows with every change of what is below */
+enum { FTX_FORMAT = 15 }; /* grows with every change of what is below */
 
 /* A compute capability: 800, 860, 890, 900, ... and +1 for its 'a' form: sm_90a is 901; +2 for PTX
  * that the driver translates for that GPU and all later ones: compute_80 is 802. */
