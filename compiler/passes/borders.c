@@ -46,8 +46,8 @@ static TuneBorder border_of(const Lower *l, const Program *p, const Program *nex
                     .least = 1,
                     .most = p->facts.bucket};
 
-    b.hash = arena_printf(keep, "%016llx",
-                          (unsigned long long)(hash_program(p, scratch) * 31 + hash_program(next, scratch)));
+    b.hash =
+        arena_printf(keep, "%016llx", (unsigned long long)hash_program(p, scratch) * 31 + hash_program(next, scratch));
     for (const Program *q = l->programs.at; q < p; q++)
         if (!q->dropped && q->kind == p->kind && q->facts.bucket >= b.least)
             b.least = q->facts.bucket + 1;
