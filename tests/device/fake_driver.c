@@ -124,9 +124,11 @@ bool fake_holds(CUdeviceptr p, size_t bytes)
     return false;
 }
 
+static _Thread_local int pushed; /* by this thread: each rank has one */
+
 void fake_need_context(void)
 {
-    if (fake.pushed != 1)
+    if (pushed != 1)
         abort(); /* a call without the device's context */
 }
 
@@ -209,14 +211,16 @@ static CUresult fake_CtxPushCurrent(CUcontext c)
 {
     (void)c;
     MAY_FAIL;
-    fake.pushed++;
+    pushed++;
+    __atomic_add_fetch(&fake.pushed, 1, __ATOMIC_SEQ_CST);
     return CUDA_SUCCESS;
 }
 
 static CUresult fake_CtxPopCurrent(CUcontext *c)
 {
     *c = NULL;
-    fake.pushed--;
+    pushed--;
+    __atomic_sub_fetch(&fake.pushed, 1, __ATOMIC_SEQ_CST);
     return RESULT;
 }
 
@@ -385,6 +389,7 @@ int fake_open_things(void)
 void fake_reset(void)
 {
     drop_all(); /* what a device that hung has kept */
+    pushed = 0;
     fake = (Fake){.gpus = 1, .cc = 90, .version = 13000, .free_bytes = (size_t)1 << 36};
     fake_add_streams(&table);
     fake_add_modules(&table);

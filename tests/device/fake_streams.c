@@ -1,4 +1,5 @@
 /* fake_streams.c - streams, events, graphs and launches of the fake driver. */
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -300,14 +301,17 @@ void fake_record(CUstream s, const FakeLaunch *l)
         g->at[g->n++] = *l;
         return;
     }
+    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER; /* ranks launch at the same time */
     const char *name = "more than are kept";
 
+    pthread_mutex_lock(&one);
     s->has_launches = true;
     if (fake.n_run < sizeof fake.run / sizeof *fake.run) {
         name = fake.run[fake.n_run].kernel;
         fake.run[fake.n_run++] = *l;
     }
     enqueue((Work){.stream = s, .kind = LAUNCH, .launch = *l, .name = name});
+    pthread_mutex_unlock(&one);
 }
 
 static CUresult fake_LaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **extra)
