@@ -103,7 +103,7 @@ extern const DeviceApi device_cuda; /* without a GPU: opens with FTX_ENODEVICE a
 /* Artifacts for several ranks (group/group.c), on the CPU and on GPUs. */
 extern const DeviceApi device_group_cpu, device_group_cuda;
 
-/* Ranks that are processes (group/link.c, group/remote.c). FTX_MASTER is set: rank and number of ranks of FTX_RANK and
+/* Ranks that are processes (group/launcher.c, group/remote.c). FTX_MASTER is set: rank and number of ranks of FTX_RANK and
  * FTX_RANKS, or of the variables of Slurm, Open MPI or PMI. Else *ranks is 0. */
 FtxStatus link_read(int *rank, int *ranks, FtxError *err);
 /* In a rank above 0: makes rank 0's calls on a device of `inner` until it closes its model. */

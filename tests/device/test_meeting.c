@@ -1,4 +1,4 @@
-/* test_meeting.c - processes that are ranks meet (runtime/device/group/link.c): names that are known late, ranks that come late, die,
+/* test_meeting.c - processes that are ranks meet (runtime/device/group/meeting.c): names that are known late, ranks that come late, die,
  * or are others than was expected, no descriptors. The clock can be put forward, so that nobody waits for a limit. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "../group/link.h"
+#include "../group/meeting.h"
 #include "../../base/env.h"
 
 static const double check_s = 1e-3, probe_s = 50e-3; /* how often NCCL is asked, and the count read */
@@ -256,7 +257,7 @@ static FtxStatus open_ranks(Session *s, FtxError *err)
         s->probe = NULL;
         return status;
     }
-    status = nccl_open(&d->memory, links_word(s->links), s->rank, s->ranks, LINKS_MEETING * s->peer_timeout, is_over, s,
+    status = nccl_open(&d->memory, links_word(s->links), s->rank, s->ranks, MEETING_TIMES * s->peer_timeout, is_over, s,
                        &s->nccl, err);
     if (!status)
         status = connect_ranks(s, err);

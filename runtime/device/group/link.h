@@ -1,8 +1,6 @@
-/* link.h - ranks of one model in several processes: which rank this process is, and the connections between all of them.
- *
- *   rank 0  listens at FTX_MASTER; each other rank connects to it and says what it runs; rank 0 tells all where all are
- *   r and 0     a connection for calls (remote.c)
- *   r and s     a connection for what kernels exchange (wire_*), a thread on each side that receives
+/* link.h - ranks of one model in several processes: which rank this process is (launcher.c), and the connections between all of
+ * them, which meeting.h makes: for calls (remote.c), and for what kernels exchange (wire_*), with a thread on each side that
+ * receives.
  *
  * Structs go as they are in memory: all processes run one build of ftx on one kind of machine. Whoever reaches the ports may
  * take part: they belong into a network of one's own. */
@@ -23,7 +21,6 @@ int links_rank(const Links *l);
 int links_ranks(const Links *l);
 
 int links_timeout(const Links *l); /* FTX_PEER_TIMEOUT */
-enum { LINKS_MEETING = 6 };        /* so many times FTX_PEER_TIMEOUT each part of the meeting may take */
 
 char *links_word(Links *l); /* [FTX_JOIN_WORD]: what rank 0 tells all ranks when they join (DeviceApi.join_word) */
 
