@@ -368,7 +368,7 @@ FtxStatus ftx_engine_step(FtxEngine *e, FtxEvent *events, size_t max, size_t *n,
         return s;
     const int64_t from = e->trace ? trace_now() : 0;
 
-    inbox_take(e);
+    inbox_take(e, &v);
     submit_end_others(e, &v);
     if (v.max - v.n >= e->slots) /* else the step runs in the next call */
         s = flight_step(e, &v, &why);

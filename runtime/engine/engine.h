@@ -326,6 +326,7 @@ double engine_now(void); /* seconds of a monotonic clock */
 void submit_enter(FtxEngine *e, Request *r, uint64_t fair_key);
 bool submit_has_room(const FtxEngine *e, const Request *r); /* for it and its further samples to wait */
 FtxStatus submit_too_many(const FtxEngine *e, uint32_t samples, FtxError *err); /* FTX_EINVAL */
+bool submit_is_late(const Request *r, double now);                              /* it has not begun by its deadline */
 uint32_t submit_waiting(const FtxEngine *e); /* requests that wait, or have an event to come that they ended there */
 uint64_t submit_waiting_tokens(const FtxEngine *e);
 FtxEvent *submit_add_event(Events *v, const Request *r);
@@ -339,7 +340,8 @@ FtxStatus inbox_open(FtxEngine *e, uint32_t most, FtxError *err); /* of an engin
 void inbox_close(FtxEngine *e);
 void inbox_read_begin(FtxEngine *e); /* around request_fill */
 void inbox_read_end(FtxEngine *e);
-void inbox_take(FtxEngine *e);            /* requests to the queue, as long as that has room; cancels */
+/* Requests to the queue, as long as that has room; cancels. Of the others those that are cancelled or too late end. */
+void inbox_take(FtxEngine *e, Events *v);
 void inbox_fail(FtxEngine *e, Events *v); /* the device has failed: events of all that is in it */
 
 /* flight.c */

@@ -1,7 +1,8 @@
 /* inbox.c - requests and cancels from any thread (FtxOptions.inbox).
  *
  *   any thread     ftx_engine_post ─reading─▶ a free request is filled ─lock─▶ full, in order
- *   the engine's   ftx_engine_step ─lock─▶ full to waiting, while the queue has room; for each an unused one becomes free
+ *   the engine's   ftx_engine_step ─lock─▶ full to waiting, while the queue has room; for each an unused one becomes free.
+ *                                          What is cancelled or too late ends there
  *
  * `reading` is held while a request is read, which may take as long as its text is tokenized: the engine never waits for
  * it, but in ftx_engine_submit. `lock` is held for a few instructions. A request that is filled has no number (Request.id)
@@ -218,7 +219,37 @@ static void cancel(FtxEngine *e, uint64_t id)
     ftx_engine_cancel(e, id, NULL); /* it may have ended */
 }
 
-void inbox_take(FtxEngine *e)
+/* A posted request ends in the inbox: an event for each of its samples. */
+static void end_posted(FtxEngine *e, Request *r, FtxFinish finish, Events *v)
+{
+    r->id = r->posted;
+    for (uint32_t i = 0; i < r->together && v->n < v->max; i++) {
+        FtxEvent *event = submit_add_event(v, r);
+
+        event->sample += (int)i;
+        event->finish = finish;
+    }
+    r->id = 0;
+    list_remove(&e->inbox.full, r);
+    list_add(&e->inbox.free, r);
+}
+
+/* Those for which the queue may not have room for long. */
+static void end_others(FtxEngine *e, Events *v)
+{
+    const double now = e->inbox.full.n ? engine_now() : 0.0;
+
+    for (uint32_t i = 0; i < e->inbox.full.n;) {
+        Request *r = e->inbox.full.at[i];
+
+        if ((r->cancelled || submit_is_late(r, now)) && v->max - v->n >= r->together)
+            end_posted(e, r, r->cancelled ? FTX_FINISH_CANCEL : FTX_FINISH_DEADLINE, v);
+        else
+            i++;
+    }
+}
+
+void inbox_take(FtxEngine *e, Events *v)
 {
     Inbox *in = &e->inbox;
 
@@ -230,6 +261,7 @@ void inbox_take(FtxEngine *e)
     for (uint32_t i = 0; i < in->n_cancels; i++)
         cancel(e, in->cancel[i]);
     in->n_cancels = 0;
+    end_others(e, v);
     atomic_store(&in->n, in->full.n);
     pthread_mutex_unlock(&in->lock);
 }
@@ -242,15 +274,8 @@ void inbox_fail(FtxEngine *e, Events *v)
         return;
     pthread_mutex_lock(&in->lock);
     in->dead = e->dead;
-    for (; in->full.n; in->full.n--) {
-        Request *r = list_last(&in->full, 0);
-
-        r->id = r->posted;
-        if (v->n < v->max)
-            submit_add_event(v, r)->finish = FTX_FINISH_ERROR;
-        r->id = 0;
-        list_add(&in->free, r);
-    }
+    while (in->full.n)
+        end_posted(e, in->full.at[0], FTX_FINISH_ERROR, v);
     in->n_cancels = 0;
     atomic_store(&in->n, 0);
     pthread_mutex_unlock(&in->lock);

@@ -169,7 +169,12 @@ void submit_end_running(FtxEngine *e, Request *r)
     retire(e, r);
 }
 
-/* Requests that have not begun by their deadline end. A preempted one has begun. */
+bool submit_is_late(const Request *r, double now)
+{
+    return r->deadline > 0.0 && !r->preemptions && now - r->submitted >= r->deadline; /* a preempted one has begun */
+}
+
+/* Requests that have not begun by their deadline end. */
 static void end_late(FtxEngine *e)
 {
     const double now = e->waiting.n ? engine_now() : 0.0;
@@ -177,7 +182,7 @@ static void end_late(FtxEngine *e)
     for (uint32_t i = 0; i < e->waiting.n;) {
         Request *r = e->waiting.at[i];
 
-        if (r->deadline > 0.0 && !r->preemptions && now - r->submitted >= r->deadline)
+        if (submit_is_late(r, now))
             end_waiting(e, r, FTX_FINISH_DEADLINE);
         else
             i++;

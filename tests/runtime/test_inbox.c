@@ -111,6 +111,7 @@ static void finish_samples(Bed *b, const Job *j)
 static void test_queue_is_full(void **state)
 {
     FakeSizes sizes = fake_sizes();
+    Events none = {0};
     Job job[5];
     Bed b;
 
@@ -134,7 +135,7 @@ static void test_queue_is_full(void **state)
     job[3].request.temperature = 1.0f;
     job[3].request.max_new = 3;
     assert_int_equal(ftx_engine_post(b.engine, &job[3].request, NULL, NULL), FTX_OK);
-    inbox_take(b.engine);
+    inbox_take(b.engine, &none);
     assert_int_equal(submit_waiting(b.engine), 3); /* and one place is free, for one of two samples */
     assert_int_equal(b.engine->inbox.full.n, 1);
     finish_samples(&b, &job[3]);
@@ -224,7 +225,65 @@ static void test_cancels(void **state)
     close_inbox(&b);
 }
 
-/* The device fails: what is in the inbox has its event, and nothing is posted any more. */
+/* What is cancelled or too late ends at once, also where no queue has room for it: each sample has its event. */
+static void test_ends_in_the_inbox(void **state)
+{
+    FakeSizes sizes = fake_sizes();
+    FtxEvent ev[64] = {FTX_EVENT_INIT};
+    int late = 0, samples = 0;
+    FtxError err;
+    Job job[7];
+    Bed b;
+    size_t n;
+
+    (void)state;
+    sizes.sequences = 2;
+    sizes.n_ends = 0;
+    reset_fake(false, 0);
+    open_inbox(&b, &sizes, 5, 2);
+    for (int i = 0; i < 2; i++)
+        must_post(&b, &job[i], 4, 20, (uint64_t)i + 1);
+    step(&b);
+    for (int i = 2; i < 7; i++) {
+        make_job(&job[i], 4, (uint64_t)i + 1);
+        job[i].request.max_new = 20;
+        job[i].request.deadline_ms = i == 5 ? 1 : i == 6 ? 1000000 : 0;
+        job[i].request.samples = i == 4 ? 2 : 1;
+        job[i].request.temperature = i == 4 ? 1.0f : 0.0f;
+        expect(&b, &job[i]);
+        assert_int_equal(post(&b, &job[i], &err), FTX_OK);
+    }
+    step(&b);
+    assert_int_equal(b.engine->inbox.full.n, 3); /* two run, two wait */
+    assert_int_equal(ftx_engine_post_cancel(b.engine, job[4].id, NULL), FTX_OK);
+    nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+    assert_int_equal(ftx_engine_step(b.engine, ev, 2, &n, &err), FTX_OK);
+    assert_int_equal(n, 2); /* two samples; there is room for no other event */
+    for (size_t i = 0; i < n; i++) {
+        assert_true(ev[i].request == job[4].id && ev[i].user == &job[4] && ev[i].finish == FTX_FINISH_CANCEL);
+        samples |= 1 << ev[i].sample;
+    }
+    assert_int_equal(samples, 3);
+    assert_int_equal(ftx_engine_step(b.engine, ev, 64, &n, &err), FTX_OK);
+    for (size_t i = 0; i < n; i++)
+        if (ev[i].user == &job[5])
+            late += ev[i].finish == FTX_FINISH_DEADLINE;
+        else
+            take_event(ev[i].user, &ev[i]);
+    assert_int_equal(late, 1);
+    assert_int_equal(b.engine->inbox.full.n, 1); /* who has time still waits there */
+    assert_int_equal(b.engine->inbox.full.at[0]->posted, job[6].id);
+    assert_int_equal(ftx_engine_post(b.engine, &job[5].request, &job[5].id, &err), FTX_OK); /* its place is free */
+    job[5].cancelled = true;
+    assert_int_equal(ftx_engine_post_cancel(b.engine, job[5].id, NULL), FTX_OK);
+    run(&b);
+    for (int i = 0; i < 7; i++)
+        if (i != 4)
+            compare(&job[i]);
+    close_inbox(&b);
+}
+
+/* The device fails: what is in the inbox has its event, each sample one, and nothing is posted any more. */
 static void test_failure(void **state)
 {
     const FakeSizes sizes = fake_sizes();
@@ -237,16 +296,21 @@ static void test_failure(void **state)
     (void)state;
     reset_fake(false, 0);
     fake.fail_at = 1;
-    open_inbox(&b, &sizes, 3, 1);
-    for (int i = 0; i < 3; i++)
-        must_post(&b, &job[i], 4, 9, (uint64_t)i + 1);
+    open_inbox(&b, &sizes, 3, 2);
+    for (int i = 0; i < 3; i++) {
+        make_job(&job[i], 4, (uint64_t)i + 1);
+        job[i].request.samples = i == 2 ? 2 : 1;
+        job[i].request.temperature = 1.0f;
+        assert_int_equal(post(&b, &job[i], &err), FTX_OK);
+    }
     assert_int_equal(ftx_engine_step(b.engine, ev, 64, &n, &err), FTX_EDEVICE);
-    assert_int_equal(n, 3);
+    assert_int_equal(n, 4);
     for (size_t i = 0; i < n; i++) {
         assert_int_equal(ev[i].finish, FTX_FINISH_ERROR);
-        ((Job *)ev[i].user)->ended = true;
+        assert_int_equal(ev[i].request, ((Job *)ev[i].user)->id);
+        ((Job *)ev[i].user)->n_got += 1 + ev[i].sample;
     }
-    assert_true(job[0].ended && job[1].ended && job[2].ended);
+    assert_true(job[0].n_got == 1 && job[1].n_got == 1 && job[2].n_got == 3);
     assert_int_equal(post(&b, &job[0], &err), FTX_EDEVICE);
     assert_int_equal(ftx_engine_post_cancel(b.engine, 1, &err), FTX_EDEVICE);
     assert_false(ftx_engine_wait(b.engine, -1));
@@ -398,8 +462,13 @@ static void test_storm(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_posted),  cmocka_unit_test(test_queue_is_full), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_cancels), cmocka_unit_test(test_failure),       cmocka_unit_test(test_wait),
+        cmocka_unit_test(test_posted),
+        cmocka_unit_test(test_queue_is_full),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_cancels),
+        cmocka_unit_test(test_ends_in_the_inbox),
+        cmocka_unit_test(test_failure),
+        cmocka_unit_test(test_wait),
         cmocka_unit_test(test_storm),
     };
 
