@@ -35,6 +35,7 @@ static void free_completion(Completion *c)
     free(c->parts);
     free(c->choices);
     text_free(&c->forced);
+    text_free(&c->head);
     grammar_free(&c->grammar);
     json_decref(c->root);
     exchange_release(c->x);
@@ -453,8 +454,10 @@ static bool submit(Completion *c, Fault *f)
     c->open_parts = c->n_parts;
     for (size_t i = 0; i < c->n_parts; i++)
         jobs[i] = &c->parts[i].job;
-    if (c->stream)
+    if (c->stream) {
+        completion_print_head(&c->head, c);
         exchange_stream(c->x);
+    }
     done = server_submit(c->m, jobs, c->n_parts, f);
     free(jobs);
     return done;

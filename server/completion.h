@@ -56,6 +56,7 @@ typedef struct Completion {
     bool reasons, inside;   /* look for reasoning; the prompt begins it */
     Text forced;            /* what the answer begins with, by tool_choice; it stands in the prompt, too */
     int n;                  /* choices of each part */
+    Text head;              /* of a stream: completion_print_head */
     Grammar grammar;
     int top;         /* likeliest tokens at each place */
     Part *parts;     /* [n_parts] */
@@ -67,6 +68,7 @@ typedef struct Completion {
 
 /* The answer of a completion that is done, and what a stream says of an event. */
 void completion_print(Text *t, const Completion *c);
+void completion_print_head(Text *t, const Completion *c);             /* what every chunk of a stream begins with */
 void completion_print_start(Text *t, const Completion *c, int index); /* the role, or the echo */
 void completion_print_text(Text *t, const Completion *c, int index, const char *text, size_t bytes, size_t first);
 /* A piece of a message; `call`: which one. *first becomes SIZE_MAX: tokens are told once. */

@@ -443,10 +443,6 @@ static Answer *next_mail(Http *h)
 
 static void take_mail(Http *h, double now)
 {
-    uint64_t count;
-
-    if (read(h->mail.wake_fd, &count, sizeof count) < 0 && errno != EAGAIN)
-        command_say("an event could not be read");
     for (Answer *a; (a = next_mail(h)); exchange_release(&a->x)) {
         Conn *c = &h->conns[a->conn];
 
@@ -548,9 +544,10 @@ void http_finish(Http *h, double seconds)
 
 /* --- open and close ---------------------------------------------------------------------------------------- */
 
+/* Each write to the mail's descriptor is told once, so nobody reads it. */
 static bool add(Http *h, int fd, uint32_t what)
 {
-    struct epoll_event e = {.events = what == LISTENER ? EPOLLIN | EPOLLET : EPOLLIN, .data.u32 = what};
+    struct epoll_event e = {.events = what == SIGNALS ? EPOLLIN : EPOLLIN | EPOLLET, .data.u32 = what};
 
     return fd >= 0 && epoll_ctl(h->epoll, EPOLL_CTL_ADD, fd, &e) == 0;
 }

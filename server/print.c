@@ -244,10 +244,15 @@ void completion_print(Text *t, const Completion *c)
 
 /* --- chunks ----------------------------------------------------------------------------------------------- */
 
-static void begin_chunk(Text *t, const Completion *c, int index)
+void completion_print_head(Text *t, const Completion *c)
 {
     text_put(t, "data: ");
     print_head(t, c, ".chunk");
+}
+
+static void begin_chunk(Text *t, const Completion *c, int index)
+{
+    text_add(t, c->head.at, c->head.n);
     text_printf(t, "{\"index\":%d,", index);
 }
 
@@ -328,8 +333,7 @@ void completion_print_finish(Text *t, const Completion *c, int index)
 void completion_print_end(Text *t, const Completion *c)
 {
     if (c->usage) {
-        text_put(t, "data: ");
-        print_head(t, c, ".chunk");
+        text_add(t, c->head.at, c->head.n);
         text_put(t, "],\"usage\":");
         answer_usage(t, c->prompt_tokens, c->new_tokens, c->cached_tokens);
         text_put(t, "}\n\n");

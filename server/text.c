@@ -34,18 +34,20 @@ void text_put(Text *t, const char *s)
 
 void text_printf(Text *t, const char *format, ...)
 {
+    const size_t mostly = 128; /* bytes that are enough for nearly all */
     va_list ap, again;
     int n;
 
+    make_room(t, mostly);
     va_start(ap, format);
     va_copy(again, ap);
-    n = vsnprintf(NULL, 0, format, ap);
+    n = vsnprintf(t->at + t->n, t->cap - t->n, format, ap);
     va_end(ap);
-    if (n > 0) {
+    if (n > 0 && (size_t)n >= t->cap - t->n) {
         make_room(t, (size_t)n);
         vsnprintf(t->at + t->n, (size_t)n + 1, format, again);
-        t->n += (size_t)n;
     }
+    t->n += n > 0 ? (size_t)n : 0;
     va_end(again);
 }
 
