@@ -207,6 +207,8 @@ static bool read_line(const Reading *r, const char *line, size_t bytes)
     if (!is_given(body, "prompt") == !is_given(body, "messages"))
         return refuse(r, "body: expected either prompt or messages");
     json_object_foreach(body, name, v) if (!take_field(r, name, v)) return false;
+    if (!is_given(body, "min_new") && r->q->max_new > 0 && r->q->min_new > r->q->max_new)
+        r->q->min_new = r->q->max_new; /* the model's own gives way */
     return true;
 }
 

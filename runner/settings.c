@@ -94,6 +94,8 @@ int settings_apply(const char *command, const Settings *s, SettingsLists *lists,
                                q->beams > 1 ? "--beams" : "--temperature");
     if (!s->has_samples && (q->temperature == 0.0f || q->beams > 1))
         q->samples = 1; /* the spec's number of samples is meant for drawing */
+    if (!s->has_min_new && q->max_new && q->min_new > q->max_new)
+        q->min_new = q->max_new; /* the spec's gives way */
     q->seed = s->has_seed ? s->seed : (uint64_t)time(NULL) * 2654435761u;
     q->ignore_eos = s->ignore_eos;
     return take_lists(command, s, lists, q);

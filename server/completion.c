@@ -387,9 +387,12 @@ static bool read_length(Completion *c, Fault *f)
             f->code = "context_length_exceeded";
             return false;
         }
-        if (p->job.request.max_new && p->job.request.min_new > p->job.request.max_new)
+        if (!most || p->job.request.min_new <= p->job.request.max_new)
+            continue;
+        if (body_field(c->root, "min_tokens"))
             return fault(f, "min_tokens", "min_tokens: %d are more than max_tokens, %d", p->job.request.min_new,
                          p->job.request.max_new);
+        p->job.request.min_new = p->job.request.max_new; /* it was the model's own */
     }
     return true;
 }

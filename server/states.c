@@ -203,9 +203,9 @@ bool states_embed(Exchange *x, Served *m, const json_t *root, Fault *f)
 
     exchange_hold(x);
     *v = (Vectors){.x = x, .m = m, .normalize = true};
-    q.max_new = 1;
+    q.max_new = q.samples = q.beams = 1; /* whatever the model does by itself */
+    q.min_new = 0;
     q.temperature = 0.0f;
-    q.beams = 1;
     q.ignore_eos = true;
     q.fair_key = x->client;
     if (encode_format(root, (int)m->info.states, &v->base64, f) && body_bool(root, "normalize", &v->normalize, f) &&

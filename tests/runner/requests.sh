@@ -136,6 +136,20 @@ test "$(wc -l <"$room/out")" = 100 || fail "$(wc -l <"$room/out") answers to 100
 test "$(grep -c '"code":"batch_cancelled"' "$room/out")" -gt 50 || fail "$(head -c 2000 "$room/out")"
 sed -n 100p "$room/out" | grep -q '"custom_id":"99"' || fail "$(tail -n 1 "$room/out")"
 
+# A least number of new tokens that is the model's own gives way to the most that is asked for.
+"$FTXC" compile specs/fable.lua -D decode.min_new=6 -t cpu -q -o "$room/least.ftx"
+least="run $room/least.ftx -d cpu -q"
+# shellcheck disable=SC2086
+{
+    "$FTXC" $least --greedy -n 2 --json Once >"$room/out"
+    grep -q '"finish":"length"' "$room/out"
+    echo '{"body":{"prompt":"Once","max_tokens":2,"temperature":0}}' | "$FTXC" $least --requests >"$room/out"
+    grep -q '"completion_tokens":2' "$room/out" || fail "$(cat "$room/out")"
+    refused 'min_new: expected 0 to 2, found 3' $least -n 2 --min-new 3 Once
+    echo '{"body":{"prompt":"Once","max_tokens":2,"min_new":3}}' | "$FTXC" $least --requests >"$room/out" || true
+    grep -q 'min_new: expected 0 to 2, found 3' "$room/out" || fail "$(cat "$room/out")"
+}
+
 # A conversation, by the chat template.
 cp specs/fable/tokenizer.json "$room/"
 echo '{"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>"}' >"$room/tokenizer_config.json"

@@ -12,7 +12,9 @@ PATH = "/v1/embeddings"
 fable = compile_model("states", "-D", "states=true")
 plain = compile_model("plain")
 tiny = "tests/models/tiny-llama"
-models = {"fable": fable, "plain": plain, "tiny": compile_model("tiny", "-D", "states=true", spec=tiny),
+own = compile_model("own", "-D", "states=true", *(word for option in ("min_new=5", "samples=2", "width=4", "beams=4", "beam_groups=2",
+    "n_best=2", "temperature=0.5") for word in ("-D", "decode." + option)))
+models = {"fable": fable, "plain": plain, "own": own, "tiny": compile_model("tiny", "-D", "states=true", spec=tiny),
           "last": compile_model("last", "-D", "pooling=last", spec=tiny), "mean": compile_model("mean", "-D", "pooling=mean", spec=tiny)}
 server = Server(*models.values(), *(word for name in models for word in ("--name", name)))
 
@@ -48,6 +50,10 @@ check(vectors(texts) == vectors(texts, pooling="last"), "the last token is what 
 run = subprocess.run([FTXC, "run", fable, "--json", "--states", "last", "-n", "1", "-q", texts[0]], check=True, capture_output=True, text=True)
 state = [json.loads(line) for line in run.stdout.splitlines()]
 near(next(s["states"] for s in state if "states" in s)[0], vectors(texts[0], normalize=False)[0], "ftxc run --states")
+check(vectors(texts, model="own") == vectors(texts), "how a model writes by itself is no matter for vectors")
+few = {"model": "own", "prompt": texts[0], "max_tokens": 2, "beams": 1, "beam_groups": 1, "n_best": 1}
+check(len(server.complete(**few, return_token_ids=True).json()["choices"][0]["token_ids"]) == 2, "max_tokens is less than the model's own min_new")
+check(server.complete(**few, min_tokens=3).error()["param"] == "min_tokens", "the client's min_tokens is more")
 packed = server.post(PATH, model="fable", input=texts[1], encoding_format="base64").json()["data"][0]["embedding"]
 near(struct.unpack(f"<{len(base64.b64decode(packed)) // 4}f", base64.b64decode(packed)), vectors(texts[1])[0], "base64", 1e-6)
 
