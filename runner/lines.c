@@ -20,6 +20,7 @@ static char *take(Lines *l, size_t n, size_t ending, size_t *bytes)
     memcpy(line, l->at + l->from, n);
     line[n] = '\0';
     l->from += n + ending;
+    l->seen = 0;
     *bytes = n;
     return line;
 }
@@ -57,16 +58,19 @@ static bool read_more(Lines *l, bool wait)
     if (l->n - l->from <= MOST)
         return true;
     l->from = l->n; /* drop what was read */
+    l->seen = 0;
     return end_failed(l, "a text of more than 64 MiB");
 }
 
 char *lines_next(Lines *l, bool wait, size_t *bytes)
 {
     for (;;) {
-        const char *end = l->n > l->from ? memchr(l->at + l->from, '\n', l->n - l->from) : NULL;
+        const size_t start = l->from + l->seen;
+        const char *end = l->n > start ? memchr(l->at + start, '\n', l->n - start) : NULL;
 
         if (end)
             return take(l, (size_t)(end - l->at) - l->from, 1, bytes);
+        l->seen = l->n - l->from;
         if (l->end)
             return l->n > l->from ? take(l, l->n - l->from, 0, bytes) : NULL;
         if (!read_more(l, wait))

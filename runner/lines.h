@@ -12,6 +12,7 @@ typedef struct Lines {
     bool failed;      /* reading failed; the reason has been printed */
     char *at;         /* [cap]: bytes from..n are read and not yet returned */
     size_t from, n, cap;
+    size_t seen; /* bytes behind from that hold no newline */
 } Lines;
 
 /* The next line without its newline, and its length; the caller frees it. It may hold NUL bytes. NULL: no line.
