@@ -28,7 +28,7 @@ static FtxStatus take_off(FtxEngine *e, Events *v, FtxError *err)
 {
     Flight *f = &e->flight;
     FtxStatus s = f->pending ? e->api->wait(e->session, err) : FTX_OK;
-    const double from = engine_now();
+    double from = engine_now(), apart;
     bool preempted = false;
 
     f->pending = false;
@@ -39,12 +39,14 @@ static FtxStatus take_off(FtxEngine *e, Events *v, FtxError *err)
         s = schedule_admit(e, err);
     if (!s)
         s = schedule_tell(e, err);
+    apart = engine_now();
     if (!s)
         s = schedule_encode(e, err);
     if (!s)
         s = score_prompt(e, v, err);
     if (s)
         return s;
+    from += engine_now() - apart; /* steps of their own */
     schedule_compose(e);
     if (!f->rows)
         return FTX_OK;
