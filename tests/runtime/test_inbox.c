@@ -405,7 +405,8 @@ static void *send_all(void *user)
     return NULL;
 }
 
-/* Four threads post and cancel while a fifth steps and submits: every request ends exactly once, with its own tokens. */
+/* Four threads post and cancel while a fifth steps and submits: every request ends exactly once, with its own tokens, or is
+ * too late. */
 static void storm(bool asynchronous, size_t inbox, size_t queue)
 {
     static Job job[ALL], own[20];
@@ -423,6 +424,7 @@ static void storm(bool asynchronous, size_t inbox, size_t queue)
         make_job(&job[i], 1 + i % 9, (uint64_t)i + 1);
         job[i].request.max_new = 1 + i % 7;
         job[i].cancelled = i % 5 == 0;
+        job[i].request.deadline_ms = i % 7 == 3;
         expect(&b, &job[i]);
     }
     for (int i = 0; i < THREADS; i++) {
@@ -445,7 +447,10 @@ static void storm(bool asynchronous, size_t inbox, size_t queue)
         pthread_join(thread[i], NULL);
     run(&b);
     for (int i = 0; i < ALL; i++)
-        compare(&job[i]);
+        if (job[i].ended && job[i].finish == FTX_FINISH_DEADLINE)
+            assert_true(job[i].request.deadline_ms && !job[i].n_got);
+        else
+            compare(&job[i]);
     for (int i = 0; i < mine; i++)
         compare(&own[i]);
     close_inbox(&b);
