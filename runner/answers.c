@@ -49,11 +49,11 @@ void answers_empty(Answers *all, Job *j)
     end_all(all, j, FTX_FINISH_END);
 }
 
-void answers_cancel(Answers *all)
+void answers_end(Answers *all, FtxFinish finish)
 {
     for (size_t i = all->printed; i < all->read; i++)
         if (answers_job(all, i)->done < all->samples)
-            end_all(all, answers_job(all, i), FTX_FINISH_CANCEL);
+            end_all(all, answers_job(all, i), finish);
 }
 
 static void drop_job(const Answers *all, Job *j)

@@ -58,7 +58,7 @@ void answers_add(Answers *all, char *text, size_t bytes);      /* takes over tex
 void answers_refuse(Answers *all, Job *j, const char *reason); /* no text will be written from j */
 void answers_empty(Answers *all, Job *j);                      /* the texts of j are empty */
 void answers_take(Answers *all, const FtxEvent *e);            /* FtxEvent.user: the job */
-void answers_cancel(Answers *all);                             /* all unfinished texts end as they are */
+void answers_end(Answers *all, FtxFinish finish);              /* all unfinished texts, as they are */
 void answers_print(Answers *all); /* prompts that are finished, up to the first that is not */
 void answers_close(Answers *all);
 const char *answers_finish_name(FtxFinish f);

@@ -263,7 +263,7 @@ static bool was_stopped(const LineAnswer *a)
 
 void requests_print(const LineRequest *l, size_t number, const FtxModelInfo *info, const LineAnswer *a)
 {
-    const bool stopped = was_stopped(a);
+    const bool stopped = was_stopped(a), failed = a->finish == FTX_FINISH_ERROR;
     char id[40];
     json_t *body;
 
@@ -275,7 +275,8 @@ void requests_print(const LineRequest *l, size_t number, const FtxModelInfo *inf
     runner_json_print(json_pack(
         "{ss ss? so so}", "id", id, "custom_id", l->id, "response",
         body ? json_pack("{si so}", "status_code", a->refusal ? 400 : 200, "body", body) : json_null(), "error",
-        stopped && !a->refusal ? json_pack("{ss ss}", "code", "batch_cancelled", "message", "the run was stopped")
+        stopped && !a->refusal ? json_pack("{ss ss}", "code", failed ? "device_failed" : "batch_cancelled", "message",
+                                           failed ? "the device has failed" : "the run was stopped")
                                : json_null()));
 }
 

@@ -445,7 +445,7 @@ static int run_encoder(Run *r, const TextList *rest, char *text, size_t bytes)
 }
 
 /* Answers what has not ended. Lines that were not submitted are read for their ids. */
-static void end_unfinished(Run *r)
+static void end_unfinished(Run *r, FtxFinish finish)
 {
     char why[300];
 
@@ -455,7 +455,7 @@ static void end_unfinished(Run *r)
         if (!j->line)
             j->line = requests_read(r->model, j->text, j->bytes, &(FtxRequest){0}, why, sizeof why);
     }
-    answers_cancel(&r->answers);
+    answers_end(&r->answers, finish);
     answers_print(&r->answers);
 }
 
@@ -481,8 +481,8 @@ static int run_decoder(Run *r, char *text, size_t bytes, double open_seconds)
     if (has_ids(o) || text)
         answers_add(all, text, bytes);
     s = loop(r, &err);
-    if (command_stopped && (o->json || o->requests || o->stream))
-        end_unfinished(r);
+    if ((s || command_stopped) && (o->json || o->requests || o->stream))
+        end_unfinished(r, s ? FTX_FINISH_ERROR : FTX_FINISH_CANCEL);
     if (!o->json && !o->batch && !all->failed && (!s || all->tokens)) {
         putchar('\n');
         fflush(stdout);

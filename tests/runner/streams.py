@@ -109,4 +109,24 @@ for words, why in ((("--stream", "a"), "only with --batch"), (("--stream", "--ba
     check(why in run(fable, *words, code=2).stderr, words)
 bert = compile_model("bert", "tests/models/tiny-bert", "-D", "tokenizer=tests/tokenizer/small/wordpiece.json")
 check("an encoder writes no text" in run(bert, "--batch", "--stream", code=2).stderr, "an encoder")
+
+# the device fails: every line has its end, which says so
+with open("specs/fable/model.safetensors", "rb") as f:
+    weights = bytearray(f.read())
+start = 8 + int.from_bytes(weights[:8], "little")
+first, last = json.loads(weights[8:start])["model.norm.weight"]["data_offsets"]
+weights[start + first:start + last] = b"\x7f\x7f" * ((last - first) // 2) # 3.4e38: sums are not finite
+path = os.path.join(ROOM, "large.safetensors")
+with open(path, "wb") as f:
+    f.write(weights)
+broken = compile_model("broken", "specs/fable.lua", "-D", "weights=" + os.path.abspath(path))
+os.environ["FTX_NAN"] = "1"
+requests = "".join(json.dumps({"custom_id": i, "body": {"prompt": "Once", "max_tokens": 3}}) + "\n" for i in "abc")
+for how in ((), ("--stream",)):
+    got = events(broken, "--requests", *how, text=requests, code=1)
+    check([(e["custom_id"], e["response"], e["error"]["code"]) for e in got] == [(i, None, "device_failed") for i in "abc"], got)
+got = events(broken, "--batch", "--stream", text="a\nb\n", code=1)
+check([(e["line"], e["finish"]) for e in got] == [(1, "error"), (2, "error")], got)
+got = events(broken, "--batch", "--json", text="a\nb\n", code=1)
+check([e["finish"] for e in got] == ["error", "error"], got)
 print("streams: as they should be")
