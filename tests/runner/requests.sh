@@ -136,6 +136,15 @@ test "$(wc -l <"$room/out")" = 100 || fail "$(wc -l <"$room/out") answers to 100
 test "$(grep -c '"code":"batch_cancelled"' "$room/out")" -gt 50 || fail "$(head -c 2000 "$room/out")"
 sed -n 100p "$room/out" | grep -q '"custom_id":"99"' || fail "$(tail -n 1 "$room/out")"
 
+# A line that comes in two parts, and short ones right behind it.
+# shellcheck disable=SC2086
+{
+    printf '{"custom_id":"the longest of them","body":{"max_tokens":1,"prompt":"Once upon a time there'
+    sleep 0.5
+    printf ' was"}}\n{"body":{"prompt":[5],"max_tokens":1}}\n{"body":{"prompt":[6],"max_tokens":1}}\n'
+} | "$FTXC" $fable --requests >"$room/out"
+test "$(grep -c '"status_code":200' "$room/out")" = 3 || fail "$(cat "$room/out")"
+
 # A least number of new tokens that is the model's own gives way to the most that is asked for.
 "$FTXC" compile specs/fable.lua -D decode.min_new=6 -t cpu -q -o "$room/least.ftx"
 least="run $room/least.ftx -d cpu -q"
