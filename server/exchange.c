@@ -27,9 +27,22 @@ void exchange_release(Exchange *x)
     free(a);
 }
 
+static atomic_uint gone; /* exchanges of the program */
+
+void exchange_lose(Answer *a)
+{
+    atomic_store(&a->gone, true);
+    atomic_fetch_add(&gone, 1);
+}
+
 bool exchange_gone(const Exchange *x)
 {
     return atomic_load(&((const Answer *)x)->gone);
+}
+
+unsigned exchanges_gone(void)
+{
+    return atomic_load(&gone);
 }
 
 void exchange_header(Exchange *x, const char *format, ...)

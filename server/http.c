@@ -86,7 +86,7 @@ static void close_conn(Http *h, Conn *c)
 
     for (size_t i = 0; i < LEN(all); i++)
         if (all[i]) {
-            atomic_store(&all[i]->gone, true);
+            exchange_lose(all[i]);
             tell_end(h, all[i], 499);
             exchange_release(&all[i]->x);
         }

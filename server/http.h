@@ -65,6 +65,7 @@ void http_close(Http *h);
 void exchange_hold(Exchange *x);
 void exchange_release(Exchange *x);
 bool exchange_gone(const Exchange *x);
+unsigned exchanges_gone(void); /* how many have so far: the same number as before, and none has */
 /* A line of the answer's head, without CR LF; before the answer. */
 void exchange_header(Exchange *x, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void exchange_note(Exchange *x, const char *format, ...) __attribute__((format(printf, 2, 3))); /* for `ended` */

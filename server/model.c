@@ -24,11 +24,13 @@ typedef struct Engine {
     Job *first, **last; /* arrived: not yet the engine's */
     size_t waiting, waiting_tokens;
     FtxStats stats;             /* of the engine, after its last step */
-    size_t given, given_tokens; /* jobs that the engine has been given since then */
+    size_t given, given_tokens; /* samples that the engine has been given since then, and their tokens */
     double mean_seconds;        /* of a job, the late ones count more */
     bool stop, failed;
+    atomic_bool unwanted; /* some jobs may be, whatever `gone` says */
     /* the engine's thread */
     Job *active;
+    unsigned gone; /* exchanges_gone() when all jobs were looked at last */
 } Engine;
 
 /* Jobs that run alone count as one sample. */
@@ -81,6 +83,8 @@ int served_submit(Served *m, Job *const *jobs, size_t n, int *retry)
         e->last = &j->next;
         e->waiting++;
         e->waiting_tokens += j->prompt_tokens;
+        if (unwanted(j)) /* its client was counted before it came */
+            atomic_store(&e->unwanted, true);
     }
     pthread_cond_signal(&e->arrived);
     pthread_mutex_unlock(&e->lock);
@@ -120,20 +124,16 @@ static Job *take(Engine *e, Job **at)
     return j;
 }
 
-/* The engine takes a job of so many samples. */
-static bool has_room(const Engine *e, int samples)
+/* Ends jobs that nobody wants any more: those that have not begun go to *gone, the others are cancelled. */
+static void end_unwanted(Engine *e, Job **gone)
 {
-    return ftx_engine_stats(e->engine).waiting + (size_t)samples <= e->m->options.queue_requests;
-}
+    const unsigned now = exchanges_gone();
 
-/* The first job if there is room for it; *gone: jobs that nobody wants any more. NULL: none can begin. */
-static Job *next_job(Engine *e, Job **gone)
-{
-    Job *j = NULL;
-
+    if (now == e->gone && !atomic_load(&e->unwanted))
+        return;
+    e->gone = now; /* who goes from here on is counted behind it */
+    atomic_store(&e->unwanted, false);
     pthread_mutex_lock(&e->lock);
-    while (!e->first && !e->active && !e->stop)
-        pthread_cond_wait(&e->arrived, &e->lock);
     for (Job **at = &e->first; *at;) {
         if (unwanted(*at)) {
             Job *lost = take(e, at);
@@ -144,9 +144,29 @@ static Job *next_job(Engine *e, Job **gone)
             at = &(*at)->next;
         }
     }
+    pthread_mutex_unlock(&e->lock);
+    for (Job *j = e->active; j; j = j->next)
+        if (unwanted(j))
+            ftx_engine_cancel(e->engine, j->id, NULL); /* it has been cancelled already, if this fails */
+}
+
+/* The engine takes a job of so many samples; the lock is held. */
+static bool has_room(const Engine *e, int samples)
+{
+    return e->stats.waiting + e->given + (size_t)samples <= e->m->options.queue_requests;
+}
+
+/* The first job if there is room for it; NULL: none can begin. */
+static Job *next_job(Engine *e)
+{
+    Job *j = NULL;
+
+    pthread_mutex_lock(&e->lock);
+    while (!e->first && !e->active && !e->stop)
+        pthread_cond_wait(&e->arrived, &e->lock);
     if (e->first && !e->stop && (e->first->run ? !e->active : has_room(e, samples_of(e->first)))) {
         j = take(e, &e->first);
-        e->given += !j->run;
+        e->given += j->run ? 0 : (size_t)samples_of(j);
         e->given_tokens += j->run ? 0 : j->prompt_tokens;
     }
     pthread_mutex_unlock(&e->lock);
@@ -180,10 +200,18 @@ static void count_job(Engine *e, Job *j, FtxFinish finish)
     }
 }
 
+/* Others of its request were dropped with it. */
+static void note_dropped(Engine *e, const Job *j)
+{
+    if (j->dropped)
+        atomic_store(&e->unwanted, true);
+}
+
 static void fail_job(Engine *e, Job *j, int status, const char *why)
 {
     count_job(e, j, FTX_FINISH_ERROR);
     j->fail(j, status, why);
+    note_dropped(e, j);
     j->free(j);
 }
 
@@ -256,6 +284,7 @@ static void take_event(Engine *e, const FtxEvent *ev)
             count_job(e, j, ev->finish);
     }
     j->event(j, ev, best);
+    note_dropped(e, j);
     if (!j->running)
         j->free(j);
 }
@@ -289,9 +318,6 @@ static FtxStatus step(Engine *e, FtxEvent *events, FtxError *err)
     size_t n = 0;
     FtxStatus s;
 
-    for (Job *j = e->active; j; j = j->next)
-        if (unwanted(j))
-            ftx_engine_cancel(e->engine, j->id, NULL); /* it has been cancelled already, if this fails */
     s = ftx_engine_step(e->engine, events, (size_t)e->m->info.sequences, &n, err);
     if (s)
         return s; /* give_up tells all jobs */
@@ -313,8 +339,11 @@ static void *serve_engine(void *user)
         Job *gone = NULL, *j;
         FtxStatus s = FTX_OK;
 
-        while (!s && (j = next_job(e, &gone)))
+        end_unwanted(e, &gone);
+        while (!s && (j = next_job(e))) {
             s = begin_job(e, j, &err);
+            end_unwanted(e, &gone);
+        }
         while ((j = gone)) {
             gone = j->next;
             count_job(e, j, FTX_FINISH_CANCEL);

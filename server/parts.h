@@ -35,4 +35,6 @@ typedef struct Answer {
     double written;
 } Answer;
 
+void exchange_lose(Answer *a); /* its client has gone */
+
 #endif

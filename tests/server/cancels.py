@@ -69,6 +69,9 @@ for how in ("close", "reset", "half"):
     server.wait_for("two samples run", lambda: running() == 2)
     ends("two samples", s, how)
 
+    s = begin(dict(LONG, prompt="word " * 200000, truncate_prompt_tokens=9)) # while its text is made tokens: it never begins
+    ends("tokenizing", s, how)
+
     s = begin(dict(SHORT, max_tokens=1)) # at its last token: whichever comes first
     close(s, how)
     server.wait_for("it ends", lambda: running() == 0 and waiting() == 0)
