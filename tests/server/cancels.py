@@ -90,6 +90,16 @@ for how in ("close", "reset", "half"):
     queued.close()
     server.wait_for("all is free", lambda: running() == 0)
 
+# one of two prompts is too late: the request is over, and so is the other, which runs
+one = begin(LONG)
+server.wait_for("one runs", lambda: running() == 1)
+before = aborted()
+late = server.ask("POST", PATH, dict(LONG, prompt=["The king", "The fox"], deadline=0.2))
+check(late.status == 503, "one prompt is too late: " + late.text)
+server.wait_for("the other prompt's text ends", lambda: aborted() == before + 2 and running() == 1) # the late one counts, too
+one.close()
+server.wait_for("all is free", lambda: running() == 0)
+
 # quiet streams get comments; a queued one, too. Four rounds of long ones before it take some seconds
 long = [begin(LONG) for _ in range(8)]
 server.wait_for("two run, six wait", lambda: running() == 2 and waiting() == 6)
