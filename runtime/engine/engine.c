@@ -311,10 +311,9 @@ FtxStatus ftx_engine_read_stats(const FtxEngine *e, FtxStats *stats)
         return s;
     now.size = stats->size;
     now.waiting = submit_waiting(e);
-    now.waiting_tokens = submit_waiting_tokens(e);
+    now.waiting_tokens = e->waiting_tokens;
     now.running = e->running.n;
-    for (uint32_t i = 0; i < e->waiting.n; i++)
-        now.swapped += e->waiting.at[i]->kept_pages > 0;
+    now.swapped = e->waiting_swapped;
     now.swap_pages = e->swap.all;
     now.free_swap_pages = e->swap.n;
     now.pages = e->pages.all;

@@ -268,6 +268,8 @@ struct FtxEngine {
     Request *request; /* [requests] */
     uint32_t requests, most_waiting;
     uint64_t most_waiting_tokens; /* 0: any number */
+    uint64_t waiting_tokens;      /* of prompts that wait; of several samples once */
+    uint32_t waiting_swapped;     /* requests that wait and have pages on the host */
     Fair fair;
     QueueItem *queue;     /* [requests]: while choosing the next request */
     uint32_t *queued;     /* [requests]: indices of these items in `waiting` */
@@ -328,7 +330,8 @@ bool submit_has_room(const FtxEngine *e, const Request *r); /* for it and its fu
 FtxStatus submit_too_many(const FtxEngine *e, uint32_t samples, FtxError *err); /* FTX_EINVAL */
 bool submit_is_late(const Request *r, double now);                              /* it has not begun by its deadline */
 uint32_t submit_waiting(const FtxEngine *e); /* requests that wait, or have an event to come that they ended there */
-uint64_t submit_waiting_tokens(const FtxEngine *e);
+void submit_wait(FtxEngine *e, Request *r, bool first); /* into the queue, before all others or behind them */
+void submit_leave(FtxEngine *e, Request *r);            /* out of it; its prompt and kept_pages are as they were */
 FtxEvent *submit_add_event(Events *v, const Request *r);
 /* Ends a running request. The flight ignores its row from now on. What gets its slot and pages next is enqueued after
  * that flight. */

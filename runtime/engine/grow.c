@@ -100,8 +100,7 @@ static void preempt(FtxEngine *e, Request *r)
 
     schedule_release(e, r);
     list_remove(&e->running, r);
-    list_add_first(&e->waiting, r);
-    r->state = REQUEST_WAITING;
+    submit_wait(e, r, true);
     r->preemptions++;
     e->share = e->used > most_share ? e->used : most_share;
     e->stats.preemptions++;

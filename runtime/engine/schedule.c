@@ -206,7 +206,7 @@ FtxStatus schedule_admit(FtxEngine *e, FtxError *err)
         for (uint32_t n = e->waiting.at[i]->together; n && !s; n--) {
             Request *r = e->waiting.at[i];
 
-            list_remove(&e->waiting, r);
+            submit_leave(e, r);
             r->state = REQUEST_RUNNING;
             r->began = r->began > 0.0 ? r->began : engine_now();
             list_add(&e->running, r);

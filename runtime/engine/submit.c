@@ -16,13 +16,29 @@ uint32_t submit_waiting(const FtxEngine *e)
     return e->waiting.n + e->ending.n;
 }
 
-uint64_t submit_waiting_tokens(const FtxEngine *e)
+/* Adds r's part to what is counted of those that wait, or takes it away. */
+static void count_waiting(FtxEngine *e, const Request *r, bool waits)
 {
-    uint64_t n = 0;
+    const uint64_t tokens = r->together ? (uint64_t)r->prompt : 0;
 
-    for (uint32_t i = 0; i < e->waiting.n; i++)
-        n += e->waiting.at[i]->together ? (uint64_t)e->waiting.at[i]->prompt : 0;
-    return n;
+    e->waiting_tokens += waits ? tokens : -tokens;
+    e->waiting_swapped += r->kept_pages ? waits ? 1 : -1 : 0;
+}
+
+void submit_wait(FtxEngine *e, Request *r, bool first)
+{
+    if (first)
+        list_add_first(&e->waiting, r);
+    else
+        list_add(&e->waiting, r);
+    r->state = REQUEST_WAITING;
+    count_waiting(e, r, true);
+}
+
+void submit_leave(FtxEngine *e, Request *r)
+{
+    list_remove(&e->waiting, r);
+    count_waiting(e, r, false);
 }
 
 bool submit_has_room(const FtxEngine *e, const Request *r)
@@ -30,7 +46,7 @@ bool submit_has_room(const FtxEngine *e, const Request *r)
     if (submit_waiting(e) + r->together > e->most_waiting)
         return false;
     return !e->waiting.n || !e->most_waiting_tokens ||
-           submit_waiting_tokens(e) + (uint64_t)r->prompt <= e->most_waiting_tokens;
+           e->waiting_tokens + (uint64_t)r->prompt <= e->most_waiting_tokens;
 }
 
 FtxStatus submit_too_many(const FtxEngine *e, uint32_t samples, FtxError *err)
@@ -51,9 +67,8 @@ void submit_enter(FtxEngine *e, Request *r, uint64_t fair_key)
             e->unused.n--;
             request_follow(e, one, r, (int)i);
         }
-        one->state = REQUEST_WAITING;
         one->fair_entry = fair_enter(&e->fair, fair_key);
-        list_add(&e->waiting, one);
+        submit_wait(e, one, false);
     }
 }
 
@@ -86,10 +101,9 @@ FtxStatus ftx_engine_submit(FtxEngine *e, const FtxRequest *request, uint64_t *i
     inbox_read_end(e);
     if (s)
         return s;
-    if (e->waiting.n && e->most_waiting_tokens &&
-        submit_waiting_tokens(e) + (uint64_t)r->prompt > e->most_waiting_tokens)
+    if (e->waiting.n && e->most_waiting_tokens && e->waiting_tokens + (uint64_t)r->prompt > e->most_waiting_tokens)
         return ftx_fail(err, FTX_EFULL, "%llu tokens of prompts wait already: step the engine, then submit again",
-                        (unsigned long long)submit_waiting_tokens(e));
+                        (unsigned long long)e->waiting_tokens);
     r->id = atomic_fetch_add(&e->next_id, 1);
     r->submitted = engine_now();
     r->began = r->first = 0.0;
@@ -103,7 +117,7 @@ FtxStatus ftx_engine_submit(FtxEngine *e, const FtxRequest *request, uint64_t *i
 /* Takes r out of the queue. Its event is still to come. */
 static void end_waiting(FtxEngine *e, Request *r, FtxFinish finish)
 {
-    list_remove(&e->waiting, r);
+    submit_leave(e, r);
     list_add(&e->ending, r);
     r->state = REQUEST_ENDING;
     r->ended = finish;

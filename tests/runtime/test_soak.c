@@ -195,8 +195,15 @@ static void take_any(const FtxEvent *e)
 
 static void check_engine(const FtxEngine *e)
 {
-    uint32_t held = 0, kept = 0;
+    uint32_t held = 0, kept = 0, swapped = 0;
+    uint64_t tokens = 0;
 
+    for (uint32_t i = 0; i < e->waiting.n; i++) {
+        tokens += e->waiting.at[i]->together ? (uint64_t)e->waiting.at[i]->prompt : 0;
+        swapped += e->waiting.at[i]->kept_pages > 0;
+    }
+    assert_int_equal(e->waiting_tokens, tokens);
+    assert_int_equal(e->waiting_swapped, swapped);
     for (uint32_t i = 0; i < e->requests; i++)
         kept += e->request[i].kept_pages;
     assert_int_equal(e->swap.n + kept, e->swap.all);
