@@ -20,6 +20,7 @@ typedef struct Options {
     const char *system, *variables, *template_name, *device;
     int threads;
     uint64_t kv_memory;
+    DeviceWeights weights;
     Settings settings;
 } Options;
 
@@ -33,6 +34,7 @@ static const Option table[] = {
     {"--device", 'd', OPT_TEXT, "NAME",
      "cpu, cuda, cuda:N or auto; cpu:0,1 or cuda:0,1: one for each rank (docs/parallel.md)", AT(device), 0},
     {"--threads", 0, OPT_INT, "N", "CPU threads (default: one for each CPU of this process)", AT(threads), 0},
+#include "weights_options.def"
     {"--kv-memory", 0, OPT_BYTES, "4G",
      "device memory for the KV cache: bytes, with K, M, G or T (default: what is free, less a reserve)", AT(kv_memory),
      0},
@@ -368,7 +370,7 @@ int chat(int argc, char **argv)
     }
     if (rest.n != 1)
         return command_mistake("chat", "expected one artifact, found %zu", rest.n);
-    if (!device_parse(o.device, o.threads, 0, &open, error, sizeof error))
+    if (!device_parse(o.device, o.threads, 0, &o.weights, &open, error, sizeof error))
         return command_mistake("chat", "%s", error);
     open.kv_bytes = o.kv_memory;
     open.prefix_cache = true;

@@ -31,13 +31,21 @@ static bool parse_numbers(const char *at, FtxOptions *o)
     return *at == '\0';
 }
 
-bool device_parse(const char *word, int threads, uint64_t random_weights, FtxOptions *o, char *error,
-                  size_t error_bytes)
+bool device_parse(const char *word, int threads, uint64_t random_weights, const DeviceWeights *w, FtxOptions *o,
+                  char *error, size_t error_bytes)
 {
     bool known = true;
 
-    *o = (FtxOptions){
-        .size = sizeof(FtxOptions), .threads = threads, .random_weights = random_weights, .log = device_log};
+    *o = (FtxOptions){.size = sizeof(FtxOptions),
+                      .threads = threads,
+                      .random_weights = random_weights,
+                      .log = device_log,
+                      .gpu_memory = w->gpu_memory,
+                      .gpu_layers = w->has_gpu_layers && !w->gpu_layers ? FTX_NO_GPU_LAYERS : w->gpu_layers};
+    if (w->gpu_layers < 0) {
+        snprintf(error, error_bytes, "--gpu-layers: expected a number of layers, found %d", w->gpu_layers);
+        return false;
+    }
     if (threads < 0 || threads > MAX_THREADS) {
         snprintf(error, error_bytes, "--threads: expected 0 (all CPUs) to %d, found %d", MAX_THREADS, threads);
         return false;

@@ -28,6 +28,7 @@ typedef struct Options {
     const char *device, *file, *ids, *types, *prefix, *language, *pair, *truncate, *trace, *states;
     int threads, max_prompt;
     uint64_t random_weights, kv_memory, swap_memory;
+    DeviceWeights weights;
     Settings settings;
 } Options;
 
@@ -83,6 +84,7 @@ static const Option table[] = {
     {"--device", 'd', OPT_TEXT, "NAME",
      "cpu, cuda, cuda:N or auto; cpu:0,1 or cuda:0,1: one for each rank (docs/parallel.md)", AT(device), 0},
     {"--threads", 0, OPT_INT, "N", "CPU threads (default: one for each CPU of this process)", AT(threads), 0},
+#include "weights_options.def"
     {"--kv-memory", 0, OPT_BYTES, "4G",
      "device memory for the KV cache: bytes, with K, M, G or T (default: what is free, less a reserve)", AT(kv_memory),
      0},
@@ -567,7 +569,7 @@ int run(const char *artifact, int argc, char **argv)
     }
     if (rest.n < 1)
         return command_mistake("run", "expected an artifact, and perhaps a prompt");
-    if (!device_parse(o.device, o.threads, o.random_weights, &open, error, sizeof error))
+    if (!device_parse(o.device, o.threads, o.random_weights, &o.weights, &open, error, sizeof error))
         return command_mistake("run", "%s", error);
     open.kv_bytes = o.kv_memory;
     open.prefix_cache = o.prefix_cache;

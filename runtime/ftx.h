@@ -152,7 +152,19 @@ typedef struct FtxOptions {
 
     size_t
         inbox; /* requests that other threads may post before a step takes them (ftx_engine_post); at most 65536. 0: none */
+
+    /* A GPU that is too small for the weights. gpu_memory: bytes for weights on the GPU; 0: no limit. gpu_layers: the layers whose
+     * weights stay on the GPU, FTX_NO_GPU_LAYERS: none does; 0: all, or as many as gpu_memory holds. The last layers' weights, and
+     * embeddings of which only rows are looked up, lie in pinned memory of the host then. Every step copies those layers to the
+     * GPU, each to the same area before it runs: that area, the size of the largest such layer, is a part of gpu_memory, and each
+     * further engine takes one more. Texts do not depend on it. FtxModelInfo.copy_us says what the copies take. Refused with
+     * FTX_EINVAL: both options at once; less than what must be on the GPU; an artifact for several ranks. On the CPU they do
+     * nothing: all weights are in host memory. */
+    uint64_t gpu_memory;
+    int64_t gpu_layers;
 } FtxOptions;
+
+enum { FTX_NO_GPU_LAYERS = -1 };
 
 /* A decoder continues a prompt. An encoder turns a text into vectors. A sequence-to-sequence model (a translator)
  * reads a source with an encoder and writes with a decoder. */
@@ -201,6 +213,12 @@ typedef struct FtxModelInfo {
     size_t end_ids_count;
     const char *plan; /* which code of the artifact runs: "cpu", "sm_90a", "h200" (tuned for that GPU) */
     size_t states;    /* decoders: width of the states that FtxRequest.states asks for; 0: compiled without them */
+
+    /* FtxOptions.gpu_layers, gpu_memory. weight_bytes is then without these. */
+    uint64_t host_weight_bytes; /* of weights in pinned memory of the host; 0: all weights are on the device */
+    uint64_t host_layers;       /* layers among them, which every step copies to the GPU */
+    uint64_t copy_bytes;        /* so many bytes a step, of the program that copies the most */
+    uint64_t copy_us;           /* what that takes, at the rate of a copy that was measured at open */
 } FtxModelInfo;
 
 /* Maps an artifact, chooses a device and loads weights and code. options may be NULL for all defaults; the allocator's

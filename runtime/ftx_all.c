@@ -22,6 +22,7 @@
 #include "base/memory.c"
 #include "base/sized.c"
 #include "device/cache.c"
+#include "device/offload.c"
 #include "device/random.c"
 #include "device/trace.c"
 #include "device/traced.c"

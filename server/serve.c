@@ -30,6 +30,7 @@ typedef struct Options {
     int port, threads, workers, connections, per_address, queue, queue_seconds, step_ms, ping, drain;
     uint64_t max_body, queue_tokens, kv_memory, swap_memory, random_weights;
     TextList names;
+    DeviceWeights weights;
 } Options;
 
 #define AT(field) offsetof(Options, field)
@@ -69,6 +70,7 @@ static const Option table[] = {
      "cpu, cuda, cuda:N or auto; cpu:0,1 or cuda:0,1: one for each rank (docs/parallel.md)", AT(device), 0},
     {"--threads", 0, OPT_INT, "N", "CPU threads of each model (default: one for each CPU of this process)", AT(threads),
      0},
+#include "../runner/weights_options.def"
     {"--kv-memory", 0, OPT_BYTES, "4G",
      "device memory for the KV cache of each model (default: what is free, less a reserve)", AT(kv_memory), 0},
     {"--no-prefix-cache", 0, OPT_FLAG, NULL, "read every prompt whole, also where an earlier one began alike",
@@ -411,7 +413,7 @@ static int run_server(Server *s, const Options *o, const TextList *files)
     char error[300];
     int code;
 
-    if (!device_parse(o->device, o->threads, o->random_weights, &options, error, sizeof error))
+    if (!device_parse(o->device, o->threads, o->random_weights, &o->weights, &options, error, sizeof error))
         return command_mistake("serve", "%s", error);
     options.kv_bytes = o->kv_memory;
     options.prefix_cache = !o->no_prefix_cache;

@@ -22,6 +22,7 @@ typedef struct Options {
     uint64_t random_weights, kv_memory;
     int threads, repeat, new, source, beams, top_k;
     double top_p, temperature;
+    DeviceWeights weights;
 } Options;
 
 #define AT(field) offsetof(Options, field)
@@ -62,6 +63,7 @@ static const Option table[] = {
     {"--device", 'd', OPT_TEXT, "NAME",
      "cpu, cuda, cuda:N or auto; cpu:0,1 or cuda:0,1: one for each rank (docs/parallel.md)", AT(device), 0},
     {"--threads", 0, OPT_INT, "N", "CPU threads (default: one for each CPU of this process)", AT(threads), 0},
+#include "../../runner/weights_options.def"
     {"--kv-memory", 0, OPT_BYTES, "4G",
      "device memory for the KV cache: bytes, with K, M, G or T (default: what is free, less a reserve)", AT(kv_memory),
      0},
@@ -472,7 +474,7 @@ int command_bench(int argc, char **argv)
                                "--sequences: expected at most 32 whole numbers of 32 bits with commas between");
     if (!check_options(&o, error, sizeof error))
         return command_mistake("bench", "%s", error);
-    if (!device_parse(o.device, o.threads, o.random_weights, &open, error, sizeof error))
+    if (!device_parse(o.device, o.threads, o.random_weights, &o.weights, &open, error, sizeof error))
         return command_mistake("bench", "%s", error);
     open.kv_bytes = o.kv_memory;
     if (command_rank(rest.at[0], &open, &code))

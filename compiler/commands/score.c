@@ -29,6 +29,7 @@ typedef struct Options {
     const char *device, *ids, *against;
     uint64_t kv_memory;
     int threads, stride;
+    DeviceWeights weights;
 } Options;
 
 #define AT(field) offsetof(Options, field)
@@ -49,6 +50,7 @@ static const Option table[] = {
     {"--device", 'd', OPT_TEXT, "NAME",
      "cpu, cuda, cuda:N or auto; cpu:0,1 or cuda:0,1: one for each rank (docs/parallel.md)", AT(device), 0},
     {"--threads", 0, OPT_INT, "N", "CPU threads (default: one for each CPU of this process)", AT(threads), 0},
+#include "../../runner/weights_options.def"
     {"--kv-memory", 0, OPT_BYTES, "4G",
      "device memory for the KV cache: bytes, with K, M, G or T (default: what is free, less a reserve)", AT(kv_memory),
      0},
@@ -346,7 +348,7 @@ int command_score(int argc, char **argv)
         return command_mistake("score", "expected an artifact and a text file, or --ids; found %zu arguments", rest.n);
     if (o.ids && o.literal)
         return command_mistake("score", "--literal is about text, and --ids are given");
-    if (!device_parse(o.device, o.threads, 0, &open, error, sizeof error))
+    if (!device_parse(o.device, o.threads, 0, &o.weights, &open, error, sizeof error))
         return command_mistake("score", "%s", error);
     open.kv_bytes = o.kv_memory;
     if (open_side(&s.own, rest.at[0], &open, &err) || (o.against && open_side(&s.other, o.against, &open, &err)))

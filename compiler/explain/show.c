@@ -148,28 +148,15 @@ static void show_weights(const Artifact *a, FILE *out)
 
 /* --- plans ----------------------------------------------------------------------------------- */
 
-/* "layer 3: qkv" -> 3, *rest at the colon; any other label -> -1, *rest at its start. */
-static int layer_of(const char *label, const char **rest)
-{
-    static const char word[] = "layer ";
-    const size_t n = strncmp(label, word, sizeof word - 1) == 0 ? strspn(label + sizeof word - 1, "0123456789") : 0;
-
-    *rest = label;
-    if (n == 0 || n > 6)
-        return -1;
-    *rest = label + sizeof word - 1 + n;
-    return atoi(label + sizeof word - 1);
-}
-
 /* How many launches from `at` on belong to the same layer; 0: `at` is not in a layer. */
 static uint32_t layer_launches(const Artifact *a, const ArtifactPlan *p, const FtxProgram *g, uint32_t at)
 {
     const FtxLaunch *l = p->launches + g->first_launch;
     const char *rest;
-    const int layer = layer_of(artifact_string(a, l[at].label), &rest);
+    const int layer = artifact_layer(artifact_string(a, l[at].label), &rest);
     uint32_t n = 0;
 
-    while (layer >= 0 && at + n < g->n_launches && layer_of(artifact_string(a, l[at + n].label), &rest) == layer)
+    while (layer >= 0 && at + n < g->n_launches && artifact_layer(artifact_string(a, l[at + n].label), &rest) == layer)
         n++;
     return n;
 }
@@ -182,8 +169,8 @@ static bool same_layer(const Artifact *a, const ArtifactPlan *p, const FtxProgra
     for (uint32_t i = 0; i < n; i++) {
         const char *s, *t;
 
-        layer_of(artifact_string(a, l[x + i].label), &s);
-        layer_of(artifact_string(a, l[y + i].label), &t);
+        artifact_layer(artifact_string(a, l[x + i].label), &s);
+        artifact_layer(artifact_string(a, l[y + i].label), &t);
         if (l[x + i].kernel != l[y + i].kernel || strcmp(s, t) != 0)
             return false;
     }

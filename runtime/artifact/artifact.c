@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "../../kernels/device/io.h"
@@ -97,6 +98,17 @@ static const struct {
 const char *artifact_section_name(uint32_t kind)
 {
     return kind < sizeof kinds / sizeof *kinds && kinds[kind].name ? kinds[kind].name : "unknown";
+}
+
+int artifact_layer(const char *label, const char **rest)
+{
+    static const char word[] = "layer ";
+    const size_t n = strncmp(label, word, sizeof word - 1) == 0 ? strspn(label + sizeof word - 1, "0123456789") : 0;
+    const bool has = n > 0 && n <= 6;
+
+    if (rest)
+        *rest = has ? label + sizeof word - 1 + n : label;
+    return has ? atoi(label + sizeof word - 1) : -1;
 }
 
 static const void *bytes_of(const Artifact *a, const FtxSection *s)

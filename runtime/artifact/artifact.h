@@ -69,6 +69,10 @@ const void *artifact_weight(const Artifact *a, uint32_t i);
  * for any GPU, else the first. NULL: none. */
 const ArtifactPlan *artifact_plan(const Artifact *a, uint32_t target, const char *device);
 
+/* The layer that a launch's label names, *rest at the colon behind it: "layer 3: qkv" is of layer 3. -1: of none, *rest at the
+ * label's start. rest may be NULL. */
+int artifact_layer(const char *label, const char **rest);
+
 const char *artifact_section_name(uint32_t kind); /* "weights" */
 static inline const char *artifact_string(const Artifact *a, uint32_t str)
 {

@@ -282,7 +282,7 @@ typedef struct FtxProgram { /* 32 bytes */
 typedef struct FtxLaunch { /* 16 bytes */
     uint32_t kernel;
     uint32_t first_operand; /* n_operands of the kernel follow */
-    uint32_t label;         /* str: "layer 3: qkv" */
+    uint32_t label;         /* str: "layer 3: qkv"; runtime/device/offload.c reads the layer */
     uint32_t reserved;
 } FtxLaunch;
 

@@ -12,13 +12,31 @@ static double mb(uint64_t bytes)
     return (double)bytes * 1e-6;
 }
 
+static uint32_t least_pages(const FtxFacts *f)
+{
+    return f->sequences < f->kv_pages ? f->sequences : f->kv_pages;
+}
+
+static uint64_t reserve_of(uint64_t all)
+{
+    return all / RESERVE_PART > least_reserve ? all / RESERVE_PART : least_reserve;
+}
+
+uint64_t cache_least(const Artifact *a, const ArtifactPlan *p, uint64_t all)
+{
+    const uint64_t *space = p->head->space_bytes;
+
+    return space[FTX_SPACE_STATE] + space[FTX_SPACE_IO] + space[FTX_SPACE_WORK] + cache_bytes(p, least_pages(a->facts)) +
+           reserve_of(all);
+}
+
 FtxStatus cache_pages(const Artifact *a, const ArtifactPlan *p, uint64_t kv_bytes, CacheMemory memory, uint32_t *pages,
                       FtxError *err)
 {
     const FtxFacts *f = a->facts;
     const uint64_t page = p->head->space_bytes[FTX_SPACE_PAGES];
-    const uint32_t least = f->sequences < f->kv_pages ? f->sequences : f->kv_pages;
-    const uint64_t part = memory.all / RESERVE_PART, reserve = part > least_reserve ? part : least_reserve;
+    const uint32_t least = least_pages(f);
+    const uint64_t reserve = reserve_of(memory.all);
     const uint64_t spare = memory.free > reserve ? memory.free - reserve : 0;
     const uint64_t fit = page ? (kv_bytes ? kv_bytes : spare) / page : f->kv_pages;
 

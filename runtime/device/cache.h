@@ -20,6 +20,10 @@ static inline uint64_t cache_bytes(const ArtifactPlan *p, uint32_t pages)
     return p->head->space_bytes[FTX_SPACE_PAGES] * pages;
 }
 
+/* Device memory that an engine needs beside the weights, with a page for each sequence and the reserve of a device with so many
+ * bytes. */
+uint64_t cache_least(const Artifact *a, const ArtifactPlan *p, uint64_t all);
+
 /* The parts of a KV page: its keys and its values in each cache. */
 typedef struct CachePart {
     uint64_t at;    /* its byte in PAGES */

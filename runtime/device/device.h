@@ -27,6 +27,9 @@ typedef struct DeviceApi {
     FtxStatus (*open)(const Artifact *a, const ArtifactPlan *plan, const FtxOptions *o, Device **out, FtxError *err);
     void (*close)(Device *d);
     const char *(*describe)(const Device *d); /* "NVIDIA H200", "cpu (2 threads, AVX-512)" */
+    /* Where weights lie that are not all on the device: weight_bytes, engine_bytes, host_... and copy_... of info. NULL: they
+     * all are. */
+    void (*tell)(const Device *d, FtxModelInfo *info);
 
     /* kv_bytes: FtxOptions. pages: how many the KV cache has (cache.h). */
     FtxStatus (*session_open)(Device *d, uint64_t kv_bytes, Session **out, uint32_t *pages, FtxError *err);

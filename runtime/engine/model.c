@@ -1,6 +1,7 @@
 /* model.c - opens an artifact: chooses its device, loads weights and code, opens the tokenizer. */
 #include "model.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,6 +56,25 @@ static FtxStatus fill_model(FtxModel *m, const FtxOptions *o, FtxError *err)
     return s;
 }
 
+/* A line for the log about weights that are not on the device. */
+static void tell_weights(const FtxModel *m)
+{
+    FtxModelInfo info = {.engine_bytes = 0};
+    char copies[200] = "";
+
+    if (m->api->tell)
+        m->api->tell(m->device, &info);
+    if (!info.host_weight_bytes)
+        return;
+    if (info.copy_us)
+        snprintf(copies, sizeof copies, ": every step copies %.3f GB, about %.1f ms more, at the %.1f GB/s measured",
+                 (double)info.copy_bytes * 1e-9, (double)info.copy_us * 1e-3,
+                 (double)info.copy_bytes / (double)info.copy_us * 1e-3);
+    model_log(m, 0,
+              "weights: %.3f GB on the GPU, %.3f GB in host memory, of them %" PRIu64 " layers%s", (double)info.weight_bytes * 1e-9,
+              (double)info.host_weight_bytes * 1e-9, info.host_layers, copies);
+}
+
 FtxStatus model_on(const DeviceApi *api, Artifact *a, uint32_t plan, const char *reason, const FtxOptions *o,
                    FtxModel **out, FtxError *err)
 {
@@ -83,6 +103,7 @@ FtxStatus model_on(const DeviceApi *api, Artifact *a, uint32_t plan, const char 
         model_leave(m);
         return s;
     }
+    tell_weights(m);
     *out = m;
     return FTX_OK;
 }
@@ -133,10 +154,29 @@ static FtxStatus find_cuda(const Artifact *a, int ordinal, uint32_t *target, uin
                     *target / 10, *target % 10 ? "a" : "", all);
 }
 
-/* A device for each rank of the artifact. */
+/* FtxOptions.gpu_memory and gpu_layers. */
+static FtxStatus check_weights_place(const Artifact *a, const FtxOptions *o, FtxError *err)
+{
+    if (o->gpu_memory && o->gpu_layers)
+        return ftx_fail(err, FTX_EINVAL, "gpu_memory (--gpu-memory) and gpu_layers (--gpu-layers) are two ways to say one "
+                                         "thing: set one of them");
+    if (o->gpu_layers < FTX_NO_GPU_LAYERS)
+        return ftx_fail(err, FTX_EINVAL, "gpu_layers is %lld: expected a number of layers, or FTX_NO_GPU_LAYERS",
+                        (long long)o->gpu_layers);
+    if (a->facts->ranks > 1 && (o->gpu_memory || o->gpu_layers))
+        return ftx_fail(err, FTX_EINVAL, "%s: not for an artifact of several ranks",
+                        o->gpu_memory ? "gpu_memory (--gpu-memory)" : "gpu_layers (--gpu-layers)");
+    return FTX_OK;
+}
+
+/* A device for each rank of the artifact, and weights of one in host memory. */
 static FtxStatus check_devices(const Artifact *a, FtxOptions *o, FtxError *err)
 {
     const uint32_t ranks = a->facts->ranks;
+    const FtxStatus s = check_weights_place(a, o, err);
+
+    if (s)
+        return s;
 
     if (o->device_count && o->device_count != ranks)
         return ftx_fail(err, FTX_EINVAL,
@@ -321,7 +361,7 @@ FtxStatus ftx_model_describe(const FtxModel *m, FtxModelInfo *to)
     const uint32_t pages = atomic_load(&m->pages);
     const FtxStatus s = sized_check("FtxModelInfo", to->size, NULL);
     const uint32_t compute = m->plan->head->compute_type;
-    const FtxModelInfo info = {
+    FtxModelInfo info = {
         .name = artifact_string(&m->artifact, f->name),
         .device = m->api->describe(m->device),
         .device_reason = m->device_reason,
@@ -358,6 +398,8 @@ FtxStatus ftx_model_describe(const FtxModel *m, FtxModelInfo *to)
         .states = f->states,
     };
 
+    if (m->api->tell)
+        m->api->tell(m->device, &info);
     if (!s)
         sized_write(to, to->size, &info, sizeof info);
     return s;

@@ -38,7 +38,7 @@ static void one_word(const char *word)
 
     if (options_numbers(word, ids, MAX_IDS, &n) && (n == 0 || n > MAX_IDS))
         fuzz_bug("\"%s\" is %zu numbers", word, n);
-    if (!device_parse(word, 0, 0, &device, error, sizeof error) && !*error)
+    if (!device_parse(word, 0, 0, &(DeviceWeights){0}, &device, error, sizeof error) && !*error)
         fuzz_bug("device \"%s\" is refused without a reason", word);
     if (!target_parse(word, &t, &d) && !*d.text)
         fuzz_bug("target \"%s\" is refused without a reason", word);

@@ -372,14 +372,17 @@ static void cuda_close(Device *d)
                 d->cu->cuModuleUnload(d->module[i]);
         if (d->weights)
             d->cu->cuMemFree(d->weights);
+        if (d->host)
+            d->cu->cuMemFreeHost(d->host);
         cuda_leave(d);
     }
+    offload_close(d->offload);
     if (d->context && !d->lost)
         d->cu->cuDevicePrimaryCtxRelease(d->device);
     memory_free(&m, d, d->bytes);
 }
 
-static FtxStatus fill_device(Device *d, uint64_t seed, FtxError *err)
+static FtxStatus fill_device(Device *d, const FtxOptions *o, FtxError *err)
 {
     FtxStatus s = cuda_enter(d, err);
 
@@ -389,7 +392,11 @@ static FtxStatus fill_device(Device *d, uint64_t seed, FtxError *err)
     if (!s)
         s = open_matmuls(d, err);
     if (!s)
-        s = cuda_weights(d, seed, err);
+        s = cuda_offload_open(d, o, err);
+    if (!s)
+        s = cuda_weights(d, o ? o->random_weights : 0, err);
+    if (!s)
+        s = cuda_offload_measure(d, err);
     cuda_leave(d);
     return s;
 }
@@ -447,7 +454,7 @@ static FtxStatus cuda_open(const Artifact *a, const ArtifactPlan *plan, const Ft
     if (!s)
         s = take_device(d, o ? o->ordinal : 0, err);
     if (!s)
-        s = fill_device(d, o ? o->random_weights : 0, err);
+        s = fill_device(d, o, err);
     if (s) {
         cuda_close(d);
         return s;
@@ -467,6 +474,7 @@ const DeviceApi device_cuda = {
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,
+    .tell = cuda_offload_tell,
     .session_open = cuda_session_open,
     .session_close = cuda_session_close,
     .join = cuda_session_join,

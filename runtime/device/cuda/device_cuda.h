@@ -3,6 +3,7 @@
  *   plan.c           names, rows and grids of the plan; the context. Calls none of the others
  *   device_cuda.c    the device: context, code, matrix products; the table of functions
  *   weights.c        the weights: stored or drawn, through pinned memory to the device
+ *   offload.c        weights that stay in host memory: their copies in a step
  *   session.c        an engine's memory, and the copies into and out of it
  *   peers.c          several GPUs that share a model
  *   processes.c      the same where the other GPUs are in other processes: exchanges by NCCL (nccl.h)
@@ -21,6 +22,7 @@
 #include "nccl.h"
 #include "../cache.h"
 #include "../device.h"
+#include "../offload.h"
 #include "../../../kernels/device/io.h"
 #include "../../base/memory.h"
 
@@ -49,6 +51,10 @@ struct Device {
     atomic_bool lost; /* it stopped answering: make no call that may wait */
     bool overlap;     /* the GPU knows programmatic dependent launch */
     CUdeviceptr weights;
+    Offload *offload;      /* NULL: all weights are in `weights`, as the artifact has them */
+    char *host;            /* pinned: offload's weights in host memory; NULL: none */
+    CUdeviceptr host_rows; /* its address on the GPU, which reads rows of embeddings there */
+    double copy_rate;      /* bytes a second from there to the GPU; 0: nothing is copied */
     void *lt;             /* NULL: no launch needs cuBLASLt */
     CUmodule *module;     /* [n_kernels], NULL where an earlier kernel has the same image */
     CUfunction *function; /* [n_kernels], NULL for matrix products */
@@ -74,6 +80,8 @@ struct Session {
     uint32_t n_kept;
     CUdeviceptr space[FTX_SPACE_COUNT];
     CUdeviceptr workspace;
+    CUdeviceptr staging;     /* offload's staging area */
+    bool copied;             /* weights were copied there, and nothing was launched since */
     CUdeviceptr descriptors; /* TMA descriptor (CUtensorMap) of each tiled operand, in their order */
     char *io, *out, *ring;
     size_t device_bytes, pinned_bytes;
@@ -106,7 +114,7 @@ struct Session {
     CUgraphExec *chain;  /* [n_programs]: FTX_CHAIN runs in one; NULL: there is none */
     uint32_t (*grid)[3]; /* [n_kernels], of the last T and S */
     int grid_T, grid_S;
-    FtxProfile *profile_row; /* [n_kernels] */
+    FtxProfile *profile_row; /* [n_kernels], and one of copied weights */
     CUevent *event;          /* [n_events]: made when time or profile first asks */
     size_t n_events, max_events;
     bool profiling, sync, nan;
@@ -134,6 +142,18 @@ FtxStatus cuda_wait_event(Device *d, CUevent event, FtxError *err, const char *w
 FtxStatus cuda_wait_session(Session *s, CUevent event, int programs, FtxError *err, const char *what);
 
 FtxStatus cuda_weights(Device *d, uint64_t seed, FtxError *err);
+
+/* offload.c. cuda_offload_open decides and takes the host's memory, before cuda_weights fills it; _measure times a copy after that.
+ * cuda_weight: the address of an operand of WEIGHTS. cuda_offload_copy enqueues the copies before a launch, if it has any. */
+FtxStatus cuda_offload_open(Device *d, const FtxOptions *o, FtxError *err);
+FtxStatus cuda_offload_measure(Device *d, FtxError *err);
+void cuda_offload_tell(const Device *d, FtxModelInfo *info);
+CUdeviceptr cuda_weight(const Session *s, uint64_t offset);
+uint64_t cuda_staging_bytes(const Device *d);
+bool cuda_offload_copies(const Device *d, uint32_t launch);
+FtxStatus cuda_offload_copy(Session *s, uint32_t launch, FtxError *err);
+/* "; with --gpu-layers 20 ...": what would fit in so many bytes. "": nothing would. */
+const char *cuda_offload_advice(const Device *d, uint64_t bytes, char *text, size_t text_bytes);
 
 FtxStatus cuda_session_open(Device *d, uint64_t kv_bytes, Session **out, uint32_t *pages, FtxError *err);
 void cuda_session_close(Session *s);
@@ -184,6 +204,7 @@ bool cuda_timeline_each(const Session *s);
 FtxStatus cuda_timeline_run(Session *s, uint32_t program, int T, int S, int times, FtxError *err);
 FtxStatus cuda_timeline_launch(Session *s, uint32_t launch, FtxError *err);
 FtxStatus cuda_timeline_graph(Session *s, bool chain, FtxError *err);
+FtxStatus cuda_timeline_copy(Session *s, uint64_t bytes, FtxError *err); /* of weights, before a launch */
 FtxStatus cuda_timeline_tell(Session *s, FtxError *err);
 
 /* After launch `launch` of a program with T live tokens in S rows, and a wait. */

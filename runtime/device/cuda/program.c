@@ -56,12 +56,13 @@ static FtxStatus launch_kernel(Session *s, const FtxLaunch *l, bool first, FtxEr
         .sharedMemBytes = k->smem,
         .hStream = s->stream,
         .attrs = &overlap,
-        .numAttrs = d->overlap && (k->flags & FTX_KERNEL_OVERLAP) && !first ? 1 : 0,
+        .numAttrs = d->overlap && (k->flags & FTX_KERNEL_OVERLAP) && !first && !s->copied ? 1 : 0,
     };
 
     overlap.value.programmaticStreamSerializationAllowed = 1;
     if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0)
         return FTX_OK; /* nothing to do for this T and S */
+    s->copied = false;
     return cuda_check(d->cu, d->cu->cuLaunchKernelEx(&c, d->function[l->kernel], parameters, NULL), err,
                       "launching %s (%s)", cuda_launch_label(d, (uint32_t)(l - d->plan->launches)),
                       cuda_kernel_name(d, l->kernel));
@@ -81,6 +82,7 @@ static FtxStatus launch_matmul(Session *s, const FtxLaunch *l, int T, int S, Ftx
     const int64_t *c = &d->plan->consts[d->plan->kernels[l->kernel].first_const];
     const LtPointers p = pointers_of(s, l);
 
+    s->copied = false;
     return ftx_context(err, lt_run(d->matmul[launch], c[FTX_MM_ROWS_S] ? S : T, &p, s->workspace, s->stream, err),
                        "launching %s", cuda_launch_label(d, launch));
 }
@@ -105,8 +107,11 @@ static FtxStatus launch_all(Session *s, const FtxProgram *p, int T, int S, int t
     FtxStatus status = size_grids(s, T, S, err);
 
     for (int run = 0; run < times; run++)
-        for (uint32_t i = 0; i < p->n_launches && !status; i++)
-            status = launch_one(s, p->first_launch + i, run == 0 && i == 0, T, S, err);
+        for (uint32_t i = 0; i < p->n_launches && !status; i++) {
+            status = cuda_offload_copy(s, p->first_launch + i, err);
+            if (!status)
+                status = launch_one(s, p->first_launch + i, run == 0 && i == 0, T, S, err);
+        }
     return status;
 }
 
@@ -234,18 +239,29 @@ static FtxStatus wait_for(Session *s, int programs, const char *what, const char
     return cuda_wait_session(s, NULL, programs, err, text);
 }
 
-/* Adds the time between two events to the row of the kernel between them. */
+/* Adds the time between event `to` and the one before it to a row. */
+static FtxStatus add_time(Session *s, FtxProfile *row, size_t to, FtxError *err)
+{
+    double us = 0;
+    const FtxStatus status = elapsed_us(s, to - 1, to, &us, err);
+
+    row->time_us += us;
+    row->launches++;
+    return status;
+}
+
+/* Adds the times between events to the rows of the kernels, and of the copies, between them. */
 static FtxStatus add_times(Session *s, const FtxProgram *p, FtxError *err)
 {
+    const ArtifactPlan *plan = s->device->plan;
+    size_t event = 0;
     FtxStatus status = wait_for(s, 1, "a profiled program", "all launches", err);
 
-    for (uint32_t i = 0; i < p->n_launches && !status; i++) {
-        FtxProfile *row = &s->profile_row[s->device->plan->launches[p->first_launch + i].kernel];
-        double us = 0;
-
-        status = elapsed_us(s, i, i + 1, &us, err);
-        row->time_us += us;
-        row->launches++;
+    for (uint32_t i = p->first_launch; i < p->first_launch + p->n_launches && !status; i++) {
+        if (cuda_offload_copies(s->device, i))
+            status = add_time(s, &s->profile_row[plan->n_kernels], ++event, err);
+        if (!status)
+            status = add_time(s, &s->profile_row[plan->launches[i].kernel], ++event, err);
     }
     return status;
 }
@@ -255,14 +271,23 @@ static bool watched(const Session *s)
     return s->profiling || s->sync || s->nan || cuda_timeline_each(s);
 }
 
+/* The copies before a launch; while kernels are profiled, with an event behind them. */
+static FtxStatus before_launch(Session *s, uint32_t launch, size_t *events, FtxError *err)
+{
+    const FtxStatus status = cuda_offload_copy(s, launch, err);
+
+    return status || !s->profiling || !cuda_offload_copies(s->device, launch) ? status : record(s, (*events)++, err);
+}
+
 /* Waits and checks after a launch; T and S are the live ones. */
-static FtxStatus after_launch(Session *s, uint32_t program, uint32_t launch, int T, int S, FtxError *err)
+static FtxStatus after_launch(Session *s, uint32_t program, uint32_t launch, int T, int S, size_t *events,
+                              FtxError *err)
 {
     const Device *d = s->device;
     FtxStatus status = FTX_OK;
 
     if (s->profiling)
-        status = record(s, launch - d->plan->programs[program].first_launch + 1, err);
+        status = record(s, (*events)++, err);
     if (!status && (s->sync || s->nan))
         status =
             wait_for(s, 1, cuda_launch_label(d, launch), cuda_kernel_name(d, d->plan->launches[launch].kernel), err);
@@ -275,18 +300,21 @@ static FtxStatus run_watched(Session *s, uint32_t program, int T, int S, FtxErro
     const FtxProgram *p = &s->device->plan->programs[program];
     const int grid_T = p->bucket ? (int)p->bucket : T;
     const int grid_S = p->bucket ? (int)cuda_most_rows(s->device, p, true) : S;
+    size_t events = 0;
     FtxStatus status = size_grids(s, grid_T, grid_S, err);
 
     if (!status && s->profiling)
-        status = need_events(s, p->n_launches + 1, err);
+        status = need_events(s, p->n_launches * (cuda_staging_bytes(s->device) ? 2 : 1) + 1, err);
     if (!status && s->profiling)
-        status = record(s, 0, err);
+        status = record(s, events++, err);
     for (uint32_t i = 0; i < p->n_launches && !status; i++) {
         const uint32_t launch = p->first_launch + i;
 
-        status = launch_one(s, launch, i == 0 || s->profiling, grid_T, grid_S, err);
+        status = before_launch(s, launch, &events, err);
         if (!status)
-            status = after_launch(s, program, launch, T, S, err);
+            status = launch_one(s, launch, i == 0 || s->profiling, grid_T, grid_S, err);
+        if (!status)
+            status = after_launch(s, program, launch, T, S, &events, err);
     }
     return status || !s->profiling ? status : add_times(s, p, err);
 }
@@ -348,7 +376,7 @@ FtxStatus cuda_program_profile(Session *s, bool on, const FtxProfile **rows, siz
     (void)err;
     s->profiling = on;
     *rows = s->profile_row;
-    *n = s->device->plan->n_kernels;
+    *n = s->device->plan->n_kernels + (cuda_staging_bytes(s->device) ? 1 : 0);
     return FTX_OK;
 }
 
@@ -376,7 +404,7 @@ static double profiled_us(const Session *s)
 {
     double us = 0;
 
-    for (uint32_t i = 0; i < s->device->plan->n_kernels; i++)
+    for (uint32_t i = 0; i <= s->device->plan->n_kernels; i++) /* and copies */
         us += s->profile_row[i].time_us;
     return us;
 }

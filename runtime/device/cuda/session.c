@@ -1,6 +1,6 @@
 /* session.c - an engine's memory on a GPU, and the copies into and out of it.
  *
- *   device   STATE | IO | WORK | workspace of cuBLASLt | TMA descriptors   one block; STATE is zero at open
+ *   device   STATE | IO | WORK | workspace of cuBLASLt | TMA descriptors | staging   one block; STATE is zero at open
  *   device   PAGES                                                        another, of what is left; zero at open
  *   pinned   OUT | IO | ring | report of a rank                            one block of the host
  *
@@ -34,19 +34,23 @@ static uint64_t aligned(uint64_t n)
 
 /* --- open and close ------------------------------------------------------------------------------- */
 
-static size_t lay_out(Session *s, Carve *c, const ArtifactPlan *p)
+static size_t lay_out(Session *s, Carve *c, const Device *d)
 {
+    const ArtifactPlan *p = d->plan;
+
     carve(c, 1, sizeof(Session));
     CUdeviceptr *arg = carve(c, p->n_operands, sizeof *arg);
     CUgraphExec *graph = carve(c, p->n_programs, sizeof *graph);
     CUgraphExec *chain = carve(c, p->n_programs, sizeof *chain);
     uint32_t(*grid)[3] = carve(c, p->n_kernels, sizeof *grid);
-    FtxProfile *row = carve(c, p->n_kernels, sizeof *row);
-    uint32_t longest = 64; /* events: one around each launch of a program, or for some timed runs */
+    FtxProfile *row = carve(c, p->n_kernels + 1, sizeof *row);
+    uint32_t longest = 64; /* events: one around each launch and copy of a program, or for some timed runs */
 
-    for (uint32_t i = 0; i < p->n_programs; i++)
-        if (p->programs[i].n_launches > longest)
-            longest = p->programs[i].n_launches;
+    for (uint32_t i = 0; i < p->n_programs; i++) {
+        const uint32_t n = p->programs[i].n_launches * (cuda_staging_bytes(d) ? 2 : 1);
+
+        longest = n > longest ? n : longest;
+    }
     CUevent *event = carve(c, longest + 1, sizeof *event);
     if (s) {
         s->arg = arg;
@@ -89,19 +93,21 @@ static FtxStatus take_device_memory(Session *s, FtxError *err)
 
     const uint64_t descriptors = workspace + aligned(matmul_workspace(d));
 
-    s->device_bytes = descriptors + descriptor_bytes(d->plan) + DEVICE_ALIGN;
+    const uint64_t staging = aligned(descriptors + descriptor_bytes(d->plan) + DEVICE_ALIGN);
+
+    s->device_bytes = staging + cuda_staging_bytes(d);
     FtxStatus status = cuda_check(d->cu, d->cu->cuMemAlloc(&s->block, s->device_bytes), err,
                                   "%.3f GB for the engine's state", (double)s->device_bytes * 1e-9);
     if (status) {
         s->block = 0;
         return status;
     }
-    s->space[FTX_SPACE_WEIGHTS] = d->weights;
     s->space[FTX_SPACE_STATE] = s->block;
     s->space[FTX_SPACE_IO] = s->block + io;
     s->space[FTX_SPACE_WORK] = s->block + work;
     s->workspace = s->block + workspace;
     s->descriptors = s->block + descriptors;
+    s->staging = s->block + staging;
     return FTX_OK;
 }
 
@@ -153,11 +159,18 @@ static FtxStatus take_pinned_memory(Session *s, FtxError *err)
                       "mapping the results' memory");
 }
 
+static CUdeviceptr address(const Session *s, const FtxOperand *o)
+{
+    return o->space == FTX_SPACE_NULL      ? 0
+           : o->space == FTX_SPACE_WEIGHTS ? cuda_weight(s, o->offset)
+                                           : s->space[o->space] + cache_operand(o, s->pages);
+}
+
 /* The TMA descriptor of one operand: tiles of 64 columns, 128 bytes, whose 16-byte units are swizzled within 8 rows. */
 static FtxStatus make_descriptor(const Session *s, const FtxOperand *o, CUtensorMap *map, FtxError *err)
 {
     const CudaDriver *cu = s->device->cu;
-    const CUdeviceptr matrix = s->space[o->space] + cache_operand(o, s->pages);
+    const CUdeviceptr matrix = address(s, o);
     const cuuint64_t rows = (cuuint64_t)o->rows * (o->space == FTX_SPACE_PAGES ? s->pages : 1);
     const cuuint64_t size[] = {o->columns, rows}, stride[] = {2 * (cuuint64_t)o->columns};
     const cuuint32_t tile[] = {64, o->tile_rows}, every[] = {1, 1};
@@ -209,13 +222,11 @@ static void resolve(Session *s)
 {
     const Device *d = s->device;
 
-    for (uint32_t i = 0; i < d->plan->n_operands; i++) {
-        const FtxOperand *o = &d->plan->operands[i];
-
-        s->arg[i] = o->space == FTX_SPACE_NULL ? 0 : s->space[o->space] + cache_operand(o, s->pages);
-    }
+    for (uint32_t i = 0; i < d->plan->n_operands; i++)
+        s->arg[i] = address(s, &d->plan->operands[i]);
     for (uint32_t i = 0; i < d->plan->n_kernels; i++)
         s->profile_row[i] = (FtxProfile){.kernel = cuda_kernel_name(d, i), .matmul = d->plan->kernels[i].matmul != 0};
+    s->profile_row[d->plan->n_kernels] = (FtxProfile){.kernel = "weights from the host"};
 }
 
 FtxStatus cuda_session_zero(Session *s, FtxError *err)
@@ -313,14 +324,14 @@ void cuda_session_close(Session *s)
 FtxStatus cuda_session_open(Device *d, uint64_t kv_bytes, Session **out, uint32_t *pages, FtxError *err)
 {
     Carve size = {NULL, 0};
-    const size_t bytes = lay_out(NULL, &size, d->plan);
+    const size_t bytes = lay_out(NULL, &size, d);
     Session *s = memory_alloc(&d->memory, bytes, 64);
     FtxStatus status;
 
     *out = NULL;
     if (!s)
         return memory_fail(err, "a session", bytes);
-    lay_out(s, &(Carve){(char *)s, 0}, d->plan);
+    lay_out(s, &(Carve){(char *)s, 0}, d);
     s->device = d;
     s->bytes = bytes;
     s->sync = env_on(ENV_FTX_SYNC);

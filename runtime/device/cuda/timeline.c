@@ -246,6 +246,13 @@ FtxStatus cuda_timeline_launch(Session *s, uint32_t launch, FtxError *err)
     return s->timeline->activities ? FTX_OK : mark(s, e, err);
 }
 
+FtxStatus cuda_timeline_copy(Session *s, uint64_t bytes, FtxError *err)
+{
+    const TraceEvent e = {.name = "weights from the host", .run = s->timeline->now.number, .bytes = bytes};
+
+    return s->timeline->activities ? FTX_OK : mark(s, e, err);
+}
+
 FtxStatus cuda_timeline_graph(Session *s, bool chain, FtxError *err)
 {
     _Static_assert(FTX_CHAIN == 5, "it is in a name");

@@ -1,4 +1,5 @@
-/* weights.c - the weight block on the device: copied from the artifact, or drawn from a seed.
+/* weights.c - the weights: copied from the artifact, or drawn from a seed, to the device, or where offload.h has them in host
+ * memory, there.
  *
  * A stored block goes through two pieces of pinned memory: while one is copied to the device, a team of threads
  * fills the other from the mapped file (one thread would reach a fifth of the bus). Random weights are drawn in
@@ -21,9 +22,9 @@ static const size_t share_align = 256;     /* between threads: whole elements, w
 
 /* --- stored -------------------------------------------------------------------------------- */
 
-typedef struct Fill {   /* one piece: bytes [at, at + bytes) of the block */
-    const char *stored; /* the block in the artifact */
-    uint64_t at, bytes;
+typedef struct Fill { /* one piece */
+    const char *from; /* in the artifact */
+    uint64_t bytes;
     char *to;
 } Fill;
 
@@ -31,14 +32,13 @@ static void fill_share(void *user, int piece, int share, int shares)
 {
     const Fill *f = user;
     const uint64_t lines = (f->bytes + share_align - 1) / share_align;
-    const uint64_t first = f->at + lines * (uint64_t)share / (uint64_t)shares * share_align;
-    const uint64_t end = f->at + lines * (uint64_t)(share + 1) / (uint64_t)shares * share_align;
-    const uint64_t last = end < f->at + f->bytes ? end : f->at + f->bytes;
+    const uint64_t first = lines * (uint64_t)share / (uint64_t)shares * share_align;
+    const uint64_t end = lines * (uint64_t)(share + 1) / (uint64_t)shares * share_align;
+    const uint64_t last = end < f->bytes ? end : f->bytes;
 
     (void)piece;
-    if (first >= last)
-        return;
-    memcpy(f->to + (first - f->at), f->stored + first, last - first);
+    if (first < last)
+        memcpy(f->to + first, f->from + first, last - first);
 }
 
 typedef struct Staging {
@@ -47,6 +47,7 @@ typedef struct Staging {
     char *pinned; /* PIECES pieces */
     size_t piece;
     CUevent copied[PIECES];
+    uint64_t pieces; /* that were copied */
 } Staging;
 
 static void close_staging(Device *d, Staging *g)
@@ -79,35 +80,54 @@ static FtxStatus open_staging(Device *d, uint64_t bytes, Staging *g, FtxError *e
     return s;
 }
 
-static FtxStatus copy_piece(Device *d, Staging *g, uint64_t number, Fill *f, FtxError *err)
+static FtxStatus copy_piece(Device *d, Staging *g, Fill f, CUdeviceptr to, FtxError *err)
 {
     const CudaDriver *cu = d->cu;
-    const int i = (int)(number % PIECES);
+    const int i = (int)(g->pieces % PIECES);
     FtxStatus s = FTX_OK;
 
-    if (number >= PIECES)
+    if (g->pieces++ >= PIECES)
         s = cuda_wait_event(d, g->copied[i], err, "copying weights");
     if (s)
         return s;
-    f->to = g->pinned + (size_t)i * g->piece;
-    team_run(g->team, fill_share, f, 1);
-    s = cuda_check(cu, cu->cuMemcpyHtoDAsync(d->weights + f->at, f->to, f->bytes, g->stream), err, "copying weights");
+    f.to = g->pinned + (size_t)i * g->piece;
+    team_run(g->team, fill_share, &f, 1);
+    s = cuda_check(cu, cu->cuMemcpyHtoDAsync(to, f.to, f.bytes, g->stream), err, "copying weights");
     if (!s)
         s = cuda_check(cu, cu->cuEventRecord(g->copied[i], g->stream), err, "copying weights");
     return s;
 }
 
+/* Stored bytes to their place. */
+static FtxStatus copy_span(Device *d, Staging *g, const OffloadSpan *span, FtxError *err)
+{
+    const char *from = (const char *)d->artifact->weight_data + span->stored;
+    FtxStatus s = FTX_OK;
+
+    if (span->place != OFFLOAD_GPU) {
+        team_run(g->team, fill_share, &(Fill){from, span->bytes, d->host + span->to}, 1);
+        return FTX_OK;
+    }
+    for (uint64_t at = 0; at < span->bytes && !s; at += g->piece) {
+        const uint64_t left = span->bytes - at;
+
+        s = copy_piece(d, g, (Fill){from + at, left < g->piece ? left : g->piece, NULL}, d->weights + span->to + at, err);
+    }
+    return s;
+}
+
 static FtxStatus copy_stored(Device *d, uint64_t bytes, FtxError *err)
 {
+    const OffloadSpan whole = {OFFLOAD_GPU, 0, 0, bytes};
+    OffloadSpan span;
     Staging g = {0};
+    uint32_t at = 0;
     FtxStatus s = open_staging(d, bytes, &g, err);
-    uint64_t number = 0;
 
-    for (uint64_t at = 0; at < bytes && !s; at += g.piece) {
-        Fill f = {d->artifact->weight_data, at, bytes - at < g.piece ? bytes - at : g.piece, NULL};
-
-        s = copy_piece(d, &g, number++, &f, err);
-    }
+    if (!d->offload && !s)
+        s = copy_span(d, &g, &whole, err);
+    while (d->offload && !s && offload_span(d->offload, &at, &span))
+        s = copy_span(d, &g, &span, err);
     if (g.stream) { /* also after a failure: the pinned memory may be in use */
         const FtxStatus end = cuda_wait_stream(d, g.stream, 1, s ? NULL : err, "copying weights");
 
@@ -166,10 +186,12 @@ static Drawn drawn_of(const Artifact *a, uint32_t i, uint64_t seed)
     return d;
 }
 
-static FtxStatus draw_one(Device *d, uint32_t kernel, CUdeviceptr fill, CUstream stream, FtxError *err)
+/* block: where the fill's offset counts from. */
+static FtxStatus draw_one(Device *d, uint32_t kernel, CUdeviceptr block, CUdeviceptr fill, CUstream stream,
+                          FtxError *err)
 {
     const FtxKernel *k = &d->plan->kernels[kernel];
-    CUdeviceptr operands[2] = {d->weights, fill};
+    CUdeviceptr operands[2] = {block, fill};
     void *params[] = {operands};
     const int64_t variables[VAR_COUNT] = {[VAR_T] = 1, [VAR_S] = 1, [VAR_SMS] = d->sms};
     uint32_t grid[3];
@@ -193,9 +215,31 @@ static FtxStatus draw_one(Device *d, uint32_t kernel, CUdeviceptr fill, CUstream
 typedef struct Drawing {
     uint32_t elements, codes; /* the kernels; of codes n_kernels where no weight has any */
     CUstream stream;
-    Drawn *fills;   /* one for each weight, then all tables; pinned */
-    CUdeviceptr at; /* the fills on the device */
+    Drawn *fills;     /* one for each weight, then all tables; pinned */
+    CUdeviceptr at;   /* the fills on the device */
+    CUdeviceptr room; /* for the largest weight in host memory, which is drawn there and copied; 0: there is none */
 } Drawing;
+
+static OffloadPlace place_of(const Device *d, uint32_t i)
+{
+    return d->offload ? d->offload->weights[i].place : OFFLOAD_GPU;
+}
+
+static bool in_host(const Device *d, uint32_t i)
+{
+    return place_of(d, i) == OFFLOAD_COPIED || place_of(d, i) == OFFLOAD_ROWS;
+}
+
+static uint64_t most_in_host(const Device *d)
+{
+    const Artifact *a = d->artifact;
+    uint64_t most = 0;
+
+    for (uint32_t i = 0; i < a->n_weights; i++)
+        if (in_host(d, i) && a->weights[i].kind != FTX_WEIGHT_TABLE && a->weights[i].bytes > most)
+            most = a->weights[i].bytes;
+    return most;
+}
 
 static uint64_t table_bytes(const Artifact *a)
 {
@@ -224,7 +268,7 @@ static FtxStatus open_drawing(Device *d, Drawing *g, FtxError *err)
 {
     const CudaDriver *cu = d->cu;
     const size_t bytes = (d->artifact->n_weights + 1) * sizeof *g->fills;
-    const size_t pinned = bytes + table_bytes(d->artifact);
+    const size_t pinned = bytes + table_bytes(d->artifact), room = most_in_host(d);
     FtxStatus s = FTX_OK;
 
     g->elements = find_kernel(d, "random");
@@ -234,6 +278,8 @@ static FtxStatus open_drawing(Device *d, Drawing *g, FtxError *err)
     s = cuda_check(cu, cu->cuMemHostAlloc((void **)&g->fills, pinned, 0), err, "%zu bytes of pinned memory", pinned);
     if (!s)
         s = cuda_check(cu, cu->cuMemAlloc(&g->at, bytes), err, "%zu bytes for what to draw", bytes);
+    if (!s && room && (s = cuda_check(cu, cu->cuMemAlloc(&g->room, room), err, "%zu bytes to draw in", room)))
+        g->room = 0;
     if (!s)
         s = cuda_check(cu, cu->cuStreamCreate(&g->stream, CU_STREAM_NON_BLOCKING), err, "a stream for the weights");
     return s;
@@ -247,47 +293,90 @@ static void close_drawing(Device *d, Drawing *g)
         d->cu->cuStreamDestroy(g->stream);
     if (g->at)
         d->cu->cuMemFree(g->at);
+    if (g->room)
+        d->cu->cuMemFree(g->room);
     if (g->fills)
         d->cu->cuMemFreeHost(g->fills);
 }
 
-static FtxStatus draw_each(Device *d, uint64_t seed, const Drawing *g, FtxError *err)
+/* Draws weight i: in its place on the GPU, or in g->room, from where it is copied to the host. */
+static FtxStatus draw_weight(Device *d, const Drawing *g, uint32_t i, FtxError *err)
+{
+    const FtxWeight *w = &d->artifact->weights[i];
+    const uint32_t kernel = packed_type(w->type) ? g->codes : g->elements;
+    const CUdeviceptr fill = g->at + i * sizeof *g->fills;
+    FtxStatus s;
+
+    if (!in_host(d, i))
+        return draw_one(d, kernel, d->weights, fill, g->stream, err);
+    s = cuda_check(d->cu, d->cu->cuMemsetD8Async(g->room, 0, w->bytes, g->stream), err, "clearing a weight");
+    if (!s)
+        s = draw_one(d, kernel, g->room, fill, g->stream, err);
+    return s ? s
+             : cuda_check(d->cu,
+                          d->cu->cuMemcpyDtoHAsync(d->host + d->offload->weights[i].from, g->room, w->bytes, g->stream),
+                          err, "copying a weight to host memory");
+}
+
+/* *table: room for it in pinned memory. */
+static FtxStatus copy_table(Device *d, const Drawing *g, uint32_t i, char **table, FtxError *err)
+{
+    const FtxWeight *w = &d->artifact->weights[i];
+
+    if (in_host(d, i)) {
+        memcpy(d->host + d->offload->weights[i].from, artifact_weight(d->artifact, i), w->bytes);
+        return FTX_OK;
+    }
+    char *from = memcpy(*table, artifact_weight(d->artifact, i), w->bytes);
+    *table += w->bytes;
+    return cuda_check(d->cu,
+                      d->cu->cuMemcpyHtoDAsync(d->weights + (d->offload ? d->offload->weights[i].at : w->offset), from,
+                                               w->bytes, g->stream),
+                      err, "copying a table");
+}
+
+/* The fill of weight i, at its place. */
+static Drawn placed(const Device *d, uint32_t i, uint64_t seed)
+{
+    const bool codes = packed_type(d->artifact->weights[i].type);
+    Drawn fill = drawn_of(d->artifact, i, seed);
+    const uint64_t at = in_host(d, i) ? 0 : d->offload ? d->offload->weights[i].at : d->artifact->weights[i].offset;
+
+    if (codes)
+        fill.codes.offset = at;
+    else
+        fill.elements.offset = at;
+    return fill;
+}
+
+static FtxStatus draw_each(Device *d, uint64_t seed, uint64_t bytes, const Drawing *g, FtxError *err)
 {
     const Artifact *a = d->artifact;
     const CudaDriver *cu = d->cu;
     char *table = (char *)(g->fills + a->n_weights);
-    FtxStatus s;
+    FtxStatus s = FTX_OK;
 
     for (uint32_t i = 0; i < a->n_weights; i++)
-        g->fills[i] = drawn_of(a, i, seed);
-    s = cuda_check(cu, cu->cuMemsetD8Async(d->weights, 0, a->facts->weight_bytes, g->stream), err,
-                   "clearing the weights");
+        g->fills[i] = placed(d, i, seed);
+    if (bytes)
+        s = cuda_check(cu, cu->cuMemsetD8Async(d->weights, 0, bytes, g->stream), err, "clearing the weights");
     if (!s && a->n_weights)
         s = cuda_check(cu, cu->cuMemcpyHtoDAsync(g->at, g->fills, a->n_weights * sizeof *g->fills, g->stream), err,
                        "what to draw");
     for (uint32_t i = 0; i < a->n_weights && !s; i++) {
-        const FtxWeight *w = &a->weights[i];
-
-        if (w->kind != FTX_WEIGHT_TABLE) {
-            s = draw_one(d, packed_type(w->type) ? g->codes : g->elements, g->at + i * sizeof *g->fills, g->stream,
-                         err);
-            continue;
-        }
-        memcpy(table, artifact_weight(a, i), w->bytes);
-        s = cuda_check(cu, cu->cuMemcpyHtoDAsync(d->weights + w->offset, table, w->bytes, g->stream), err,
-                       "copying a table");
-        table += w->bytes;
+        if (place_of(d, i) != OFFLOAD_UNUSED)
+            s = a->weights[i].kind == FTX_WEIGHT_TABLE ? copy_table(d, g, i, &table, err) : draw_weight(d, g, i, err);
     }
     return s;
 }
 
-static FtxStatus draw_all(Device *d, uint64_t seed, FtxError *err)
+static FtxStatus draw_all(Device *d, uint64_t seed, uint64_t bytes, FtxError *err)
 {
     Drawing g = {0};
     FtxStatus s = open_drawing(d, &g, err);
 
     if (!s) {
-        s = draw_each(d, seed, &g, err);
+        s = draw_each(d, seed, bytes, &g, err);
         const FtxStatus end = cuda_wait_stream(d, g.stream, 1, s ? NULL : err, "drawing random weights");
 
         s = s ? s : end;
@@ -298,8 +387,10 @@ static FtxStatus draw_all(Device *d, uint64_t seed, FtxError *err)
 
 FtxStatus cuda_weights(Device *d, uint64_t seed, FtxError *err)
 {
-    const uint64_t bytes = d->artifact->facts->weight_bytes;
+    const uint64_t stored = d->artifact->facts->weight_bytes, bytes = d->offload ? d->offload->gpu_bytes : stored;
+    const uint64_t need = bytes + cuda_staging_bytes(d);
     size_t unused = 0, all = 0;
+    char advice[300];
 
     if (!seed && !d->artifact->weight_data)
         return ftx_fail(err, FTX_EINVAL,
@@ -308,15 +399,19 @@ FtxStatus cuda_weights(Device *d, uint64_t seed, FtxError *err)
     FtxStatus s = cuda_check(d->cu, d->cu->cuMemGetInfo(&unused, &all), err, "the GPU's memory");
     if (s)
         return s;
-    if (bytes > unused)
-        return ftx_fail(err, FTX_EDEVICE, "the weights need %.1f GB on the GPU, %.1f of %.1f GB are free",
-                        (double)bytes * 1e-9, (double)unused * 1e-9, (double)all * 1e-9);
+    if (need > unused) {
+        const uint64_t engine = cache_least(d->artifact, d->plan, all);
+
+        return ftx_fail(err, FTX_EDEVICE, "the weights need %.1f GB on the GPU, %.1f of %.1f GB are free%s",
+                        (double)need * 1e-9, (double)unused * 1e-9, (double)all * 1e-9,
+                        cuda_offload_advice(d, unused > engine ? unused - engine : 0, advice, sizeof advice));
+    }
     s = cuda_check(d->cu, d->cu->cuMemAlloc(&d->weights, bytes ? bytes : 1), err, "%.3f GB for the weights",
                    (double)bytes * 1e-9);
     if (s)
         d->weights = 0;
-    if (s || bytes == 0)
+    if (s || stored == 0)
         return s;
-    return seed ? draw_all(d, seed, err) : copy_stored(d, bytes, err);
+    return seed ? draw_all(d, seed, bytes, err) : copy_stored(d, stored, err);
 }
 #endif
