@@ -57,6 +57,7 @@ typedef struct Fake {
     unsigned long asked; /* times the host asked whether work is done */
     int driver_calls_that_allocate;
     int from_host, to_host, on_device; /* copies that were enqueued */
+    int copied;                        /* copies that were done */
     bool apart;                        /* no GPU reaches the memory of another */
     int peers;                         /* times that one was let reach it */
     int memory_of;                     /* the GPU whose memory all is */

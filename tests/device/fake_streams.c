@@ -54,6 +54,7 @@ static void do_work(const Work *w)
     switch (w->kind) {
     case COPY:
         memcpy(w->to, w->from, w->bytes);
+        fake.copied++;
         fake_cupti_copy(w->stream, w->way, w->bytes);
         break;
     case CLEAR:
@@ -134,14 +135,34 @@ static CUresult ask(CUstream s, unsigned long number, const char *function)
     return CUDA_SUCCESS;
 }
 
+static void copy_from_host(CUdeviceptr d, const void *p, size_t bytes, CUstream s)
+{
+    fake.from_host++;
+    enqueue((Work){.stream = s, .kind = COPY, .way = 1, .to = (void *)(uintptr_t)d, .from = p, .bytes = bytes});
+}
+
+static void add_to_graph(FakeGraph *g, const FakeLaunch *l)
+{
+    g->at = realloc(g->at, (g->n + 1) * sizeof *g->at);
+    g->at[g->n++] = *l;
+}
+
+static const char copy_node[] = "copy"; /* of a graph: a launch with the parameters to, from, bytes */
+
 static CUresult fake_MemcpyHtoDAsync(CUdeviceptr d, const void *p, size_t bytes, CUstream s)
 {
     fake_need_context();
     MAY_FAIL;
     if (!fake_holds(d, bytes) || !fake_holds((CUdeviceptr)(uintptr_t)p, bytes))
         abort(); /* outside of memory, or from memory that is not pinned */
-    fake.from_host++;
-    enqueue((Work){.stream = s, .kind = COPY, .way = 1, .to = (void *)(uintptr_t)d, .from = p, .bytes = bytes});
+    if (s->recording) {
+        FakeLaunch node = {.n_params = 3, .param = {d, (CUdeviceptr)(uintptr_t)p, bytes}};
+
+        strcpy(node.kernel, copy_node);
+        add_to_graph(s->recording, &node);
+    } else {
+        copy_from_host(d, p, bytes, s);
+    }
     return CUDA_SUCCESS;
 }
 
@@ -295,10 +316,7 @@ static CUresult fake_EventElapsedTime(float *ms, CUevent a, CUevent b)
 void fake_record(CUstream s, const FakeLaunch *l)
 {
     if (s->recording) {
-        FakeGraph *g = s->recording;
-
-        g->at = realloc(g->at, (g->n + 1) * sizeof *g->at);
-        g->at[g->n++] = *l;
+        add_to_graph(s->recording, l);
         return;
     }
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER; /* ranks launch at the same time */
@@ -370,7 +388,10 @@ static CUresult fake_GraphLaunch(CUgraphExec e, CUstream s)
         FakeLaunch l = g->at[i];
 
         l.in_graph = true;
-        fake_record(s, &l);
+        if (strcmp(l.kernel, copy_node) == 0)
+            copy_from_host(l.param[0], (const void *)(uintptr_t)l.param[1], l.param[2], s);
+        else
+            fake_record(s, &l);
     }
     return CUDA_SUCCESS;
 }

@@ -63,8 +63,6 @@ static void close_probe(Device *d, Probe *p)
 {
     const CudaDriver *cu = d->cu;
 
-    if (p->stream)
-        cuda_wait_stream(d, p->stream, 1, NULL, "timing a copy");
     if (d->lost)
         return;
     for (int i = 0; i < 2; i++)
@@ -106,8 +104,8 @@ FtxStatus cuda_offload_measure(Device *d, FtxError *err)
     if (!bytes)
         return FTX_OK;
     FtxStatus s = open_probe(d, bytes, &p, err);
-    if (!s)
-        s = time_copy(d, &p, bytes, err);
+    if (!s && (s = time_copy(d, &p, bytes, err)))
+        cuda_wait_stream(d, p.stream, 1, NULL, "timing a copy"); /* it may still read and write */
     close_probe(d, &p);
     return s;
 }
@@ -190,7 +188,7 @@ const char *cuda_offload_advice(const Device *d, uint64_t bytes, char *text, siz
                  "and are copied in every step",
                  o->gpu_layers, o->layers - o->gpu_layers, gb(o->host_bytes - o->row_bytes));
     else
-        snprintf(text, text_bytes, "; with gpu_memory (--gpu-memory) %.1fG they fit", gb(bytes));
+        snprintf(text, text_bytes, "; with gpu_memory (--gpu-memory) %lluM they fit", (unsigned long long)bytes >> 20);
     offload_close(o);
     return text;
 }
