@@ -12,6 +12,7 @@
 
 #include "window.h"
 #include "../../runtime/base/arena.h"
+#include "../../runtime/device/offload.h"
 
 enum { COLUMNS = 64 };
 
@@ -135,6 +136,29 @@ static void show_ranks(const Artifact *a, FILE *out)
     }
 }
 
+/* What a GPU that holds no layer's weights holds (--gpu-layers 0), and what each layer adds. */
+static void show_layers(const Artifact *a, const ArtifactPlan *p, FILE *out)
+{
+    const Memory memory = {{0}};
+    uint64_t least = UINT64_MAX, most = 0;
+    Offload *o;
+
+    if (p->head->target == FTX_TARGET_CPU || a->facts->ranks > 1 ||
+        offload_open(&memory, a, p, FTX_NO_GPU_LAYERS, 0, &o, NULL))
+        return;
+    for (uint32_t i = 0; i < o->layers; i++) {
+        least = o->layer_bytes[i] < least ? o->layer_bytes[i] : least;
+        most = o->layer_bytes[i] > most ? o->layer_bytes[i] : most;
+    }
+    if (o->layers)
+        fprintf(out,
+                "    %u layers of %s to %s; a GPU that holds none of them (--gpu-layers 0) holds %s of other weights and "
+                "%s of the layer that is copied\n",
+                o->layers, window_bytes(least), window_bytes(most), window_bytes(o->gpu_bytes),
+                window_bytes(o->staging_bytes));
+    offload_close(o);
+}
+
 void show_memory(const Artifact *a, const ArtifactPlan *p, FILE *out)
 {
     static const struct {
@@ -152,6 +176,8 @@ void show_memory(const Artifact *a, const ArtifactPlan *p, FILE *out)
     for (int s = FTX_SPACE_WEIGHTS; s < FTX_SPACE_COUNT; s++) {
         fprintf(out, "  %-10s %10s%s\n", window_space((uint32_t)s), window_bytes(p->head->space_bytes[s]),
                 s == FTX_SPACE_PAGES ? "  one KV page; an engine has as many as fit (--kv-memory)" : "");
+        if (s == FTX_SPACE_WEIGHTS)
+            show_layers(a, p, out);
         for (size_t i = 0; i < FTX_NAMED_COUNT; i++)
             if (named[i].space == (FtxSpace)s && p->head->named_bytes[i])
                 fprintf(out, "    %10s  %10s  $%-8s %s\n", window_bytes(p->head->named[i]),
