@@ -151,11 +151,12 @@ static void show_layers(const Artifact *a, const ArtifactPlan *p, FILE *out)
         most = o->layer_bytes[i] > most ? o->layer_bytes[i] : most;
     }
     if (o->layers)
-        fprintf(out,
-                "    %u layers of %s to %s; a GPU that holds none of them (--gpu-layers 0) holds %s of other weights and "
-                "%s of the layer that is copied\n",
-                o->layers, window_bytes(least), window_bytes(most), window_bytes(o->gpu_bytes),
-                window_bytes(o->staging_bytes));
+        fprintf(
+            out,
+            "    %u layers of %s to %s; a GPU that holds none of them (--gpu-layers 0) holds %s of other weights and "
+            "%s of the layer that is copied\n",
+            o->layers, window_bytes(least), window_bytes(most), window_bytes(o->gpu_bytes),
+            window_bytes(o->staging_bytes));
     offload_close(o);
 }
 

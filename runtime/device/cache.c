@@ -26,8 +26,8 @@ uint64_t cache_least(const Artifact *a, const ArtifactPlan *p, uint64_t all)
 {
     const uint64_t *space = p->head->space_bytes;
 
-    return space[FTX_SPACE_STATE] + space[FTX_SPACE_IO] + space[FTX_SPACE_WORK] + cache_bytes(p, least_pages(a->facts)) +
-           reserve_of(all);
+    return space[FTX_SPACE_STATE] + space[FTX_SPACE_IO] + space[FTX_SPACE_WORK] +
+           cache_bytes(p, least_pages(a->facts)) + reserve_of(all);
 }
 
 FtxStatus cache_pages(const Artifact *a, const ArtifactPlan *p, uint64_t kv_bytes, CacheMemory memory, uint32_t *pages,

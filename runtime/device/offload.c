@@ -4,7 +4,7 @@
 #include <string.h>
 
 enum {
-    PLACE_ALIGN = 256, /* as in the artifact */
+    PLACE_ALIGN = 256,  /* as in the artifact */
     MOST_LAYERS = 4096, /* a higher number in a label is none */
     UNREAD = -2,        /* OffloadWeight.layer, until a launch reads it */
 };
@@ -115,7 +115,8 @@ static double in_gb(uint64_t bytes)
 }
 
 /* *stay: how many layers stay; *rows: embeddings do not. */
-static FtxStatus choose_layers(const Offload *o, int64_t gpu_layers, uint64_t gpu_memory, uint32_t *stay, bool *rows, FtxError *err)
+static FtxStatus choose_layers(const Offload *o, int64_t gpu_layers, uint64_t gpu_memory, uint32_t *stay, bool *rows,
+                               FtxError *err)
 {
     *stay = o->layers;
     *rows = false;
@@ -127,10 +128,11 @@ static FtxStatus choose_layers(const Offload *o, int64_t gpu_layers, uint64_t gp
         while (*stay && bytes_on_gpu(o, *stay, true) > gpu_memory)
             --*stay;
         if (bytes_on_gpu(o, *stay, true) > gpu_memory)
-            return ftx_fail(err, FTX_EINVAL,
-                            "gpu_memory (--gpu-memory) is %.3f GB, and with all %u layers in host memory the GPU still holds "
-                            "%.3f GB of weights, of them one layer as it is copied: raise it",
-                            in_gb(gpu_memory), o->layers, in_gb(bytes_on_gpu(o, 0, true)));
+            return ftx_fail(
+                err, FTX_EINVAL,
+                "gpu_memory (--gpu-memory) is %.3f GB, and with all %u layers in host memory the GPU still holds "
+                "%.3f GB of weights, of them one layer as it is copied: raise it",
+                in_gb(gpu_memory), o->layers, in_gb(bytes_on_gpu(o, 0, true)));
     }
     if (o->layers - *stay == 1) /* it would take as much staging as it saves */
         *stay = o->layers;
@@ -212,7 +214,8 @@ static void add_copy(Offload *o, OffloadCopy c, uint64_t *bytes)
 }
 
 /* Adds the copies before launch `from` of a program: what it and the launches up to the next layer of the host read. */
-static void copy_layer(Offload *o, const ArtifactPlan *p, const FtxProgram *g, uint32_t from, int layer, uint64_t *bytes)
+static void copy_layer(Offload *o, const ArtifactPlan *p, const FtxProgram *g, uint32_t from, int layer,
+                       uint64_t *bytes)
 {
     const Artifact *a = o->artifact;
     OffloadCopy c = {.launch = g->first_launch + from};
@@ -299,8 +302,8 @@ static FtxStatus place_all(Offload *o, const ArtifactPlan *p, int64_t gpu_layers
     return FTX_OK;
 }
 
-FtxStatus offload_open(const Memory *m, const Artifact *a, const ArtifactPlan *p, int64_t gpu_layers, uint64_t gpu_memory,
-                       Offload **out, FtxError *err)
+FtxStatus offload_open(const Memory *m, const Artifact *a, const ArtifactPlan *p, int64_t gpu_layers,
+                       uint64_t gpu_memory, Offload **out, FtxError *err)
 {
     const uint32_t layers = count_layers(a, p);
     const size_t bytes = lay_out_offload(NULL, &(Carve){NULL, 0}, a, layers);

@@ -50,8 +50,8 @@ typedef struct Offload {
 /* Decides for one plan. gpu_layers: so many of the first layers stay, FTX_NO_GPU_LAYERS: none; 0: as many as fit, with a
  * staging area, in gpu_memory bytes. The artifact must outlive *out. FTX_EINVAL: gpu_memory is too small with all layers in
  * host memory; FTX_EFORMAT: a launch reads what is no weight. */
-FtxStatus offload_open(const Memory *m, const Artifact *a, const ArtifactPlan *p, int64_t gpu_layers, uint64_t gpu_memory,
-                       Offload **out, FtxError *err);
+FtxStatus offload_open(const Memory *m, const Artifact *a, const ArtifactPlan *p, int64_t gpu_layers,
+                       uint64_t gpu_memory, Offload **out, FtxError *err);
 void offload_close(Offload *o); /* NULL is fine */
 
 /* The weight that holds a byte of the weight block (an operand's offset), *inside: the byte in it. n_weights: none. */

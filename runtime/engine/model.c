@@ -70,9 +70,8 @@ static void tell_weights(const FtxModel *m)
         snprintf(copies, sizeof copies, ": every step copies %.3f GB, about %.1f ms more, at the %.1f GB/s measured",
                  (double)info.copy_bytes * 1e-9, (double)info.copy_us * 1e-3,
                  (double)info.copy_bytes / (double)info.copy_us * 1e-3);
-    model_log(m, 0,
-              "weights: %.3f GB on the GPU, %.3f GB in host memory, of them %" PRIu64 " layers%s", (double)info.weight_bytes * 1e-9,
-              (double)info.host_weight_bytes * 1e-9, info.host_layers, copies);
+    model_log(m, 0, "weights: %.3f GB on the GPU, %.3f GB in host memory, of them %" PRIu64 " layers%s",
+              (double)info.weight_bytes * 1e-9, (double)info.host_weight_bytes * 1e-9, info.host_layers, copies);
 }
 
 FtxStatus model_on(const DeviceApi *api, Artifact *a, uint32_t plan, const char *reason, const FtxOptions *o,
@@ -158,8 +157,9 @@ static FtxStatus find_cuda(const Artifact *a, int ordinal, uint32_t *target, uin
 static FtxStatus check_weights_place(const Artifact *a, const FtxOptions *o, FtxError *err)
 {
     if (o->gpu_memory && o->gpu_layers)
-        return ftx_fail(err, FTX_EINVAL, "gpu_memory (--gpu-memory) and gpu_layers (--gpu-layers) are two ways to say one "
-                                         "thing: set one of them");
+        return ftx_fail(err, FTX_EINVAL,
+                        "gpu_memory (--gpu-memory) and gpu_layers (--gpu-layers) are two ways to say one "
+                        "thing: set one of them");
     if (o->gpu_layers < FTX_NO_GPU_LAYERS)
         return ftx_fail(err, FTX_EINVAL, "gpu_layers is %lld: expected a number of layers, or FTX_NO_GPU_LAYERS",
                         (long long)o->gpu_layers);

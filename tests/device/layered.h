@@ -73,8 +73,8 @@ static inline void layered_kernels(Layered *l)
         const char *family, *entry;
         uint32_t kind, operands;
     } rows[L_KERNELS] = {
-        {"embed", "embed__x", FTX_KERNEL_CUDA, 3},   {"linear", "qkv__x", FTX_KERNEL_CUDA, 4},
-        {"linear", "down__x", FTX_KERNEL_CUDA, 3},   {"matmul", "matmul", FTX_KERNEL_MATMUL, 5},
+        {"embed", "embed__x", FTX_KERNEL_CUDA, 3},      {"linear", "qkv__x", FTX_KERNEL_CUDA, 4},
+        {"linear", "down__x", FTX_KERNEL_CUDA, 3},      {"matmul", "matmul", FTX_KERNEL_MATMUL, 5},
         {"linear_head", "head__x", FTX_KERNEL_CUDA, 3}, {"random", "random", FTX_KERNEL_CUDA, 2},
     };
     static const int64_t consts[FTX_MM_CONSTS] = {0, 33, 64, DT_BF16, DT_BF16, DT_BF16, 0};

@@ -32,7 +32,8 @@ static void look_at(const FakeLaunch *l)
         if (w == WEIGHTS)
             continue;
         assert_true(fake_holds(matrix_of(&o[i], l->param[i]), model->weights[w].bytes));
-        assert_memory_equal((void *)(uintptr_t)matrix_of(&o[i], l->param[i]), expected + o[i].offset, model->weights[w].bytes);
+        assert_memory_equal((void *)(uintptr_t)matrix_of(&o[i], l->param[i]), expected + o[i].offset,
+                            model->weights[w].bytes);
         looked_at++;
     }
     if (fake.copied != copied_before) { /* kernels read weights before they wait for the one in front */
@@ -143,7 +144,8 @@ static void every_launch_finds_its_weights(void **state)
     (void)state;
     for (int turn = -1; turn < LAYERS + 4; turn++) {
         for (int tied = 0; tied < 2; tied++) {
-            const FtxOptions o = turn < LAYERS + 1 ? with(turn, 0) : with(0, (uint64_t)20000 * (uint64_t)(turn - LAYERS + 2));
+            const FtxOptions o =
+                turn < LAYERS + 1 ? with(turn, 0) : with(0, (uint64_t)20000 * (uint64_t)(turn - LAYERS + 2));
             Layered *l = layered(tied);
             Device *d;
             Session *s;
@@ -340,8 +342,10 @@ static void what_does_not_fit_names_the_options(void **state)
         size_t beyond; /* of what an engine and the reserve take */
         const char *text;
     } cases[] = {
-        {112000, "; with gpu_memory (--gpu-memory) 0M they fit"}, /* the unread weight and the rows are not needed there */
-        {70000, "; with gpu_layers (--gpu-layers) 2 the weights of the other 4 layers, 0.0 GB, stay in host memory and are copied"},
+        {112000,
+         "; with gpu_memory (--gpu-memory) 0M they fit"}, /* the unread weight and the rows are not needed there */
+        {70000, "; with gpu_layers (--gpu-layers) 2 the weights of the other 4 layers, 0.0 GB, stay in host memory and "
+                "are copied"},
         {20000, " GB are free"},
         {0, " GB are free"},
     };

@@ -45,10 +45,10 @@ static void the_last_layers_go(void **state)
     (void)state;
     assert_int_equal(o->gpu_layers, 2);
     for (uint32_t i = 0; i < WEIGHTS; i++)
-        assert_int_equal(o->weights[i].place, i == 0                                 ? OFFLOAD_ROWS
-                                              : i == UNREAD_WEIGHT                   ? OFFLOAD_UNUSED
+        assert_int_equal(o->weights[i].place, i == 0                                     ? OFFLOAD_ROWS
+                                              : i == UNREAD_WEIGHT                       ? OFFLOAD_UNUSED
                                               : i >= of_layer(2) && i < of_layer(LAYERS) ? OFFLOAD_COPIED
-                                                                                     : OFFLOAD_GPU);
+                                                                                         : OFFLOAD_GPU);
     assert_int_equal(o->staging_bytes, room_of_layer(l, ODD));
     assert_int_equal(o->row_bytes, room_of(l, 0));
 
@@ -96,7 +96,8 @@ static void shared_weights_stay(void **state)
     Offload *o;
 
     (void)state;
-    l->t.operands[l->t.launches[p->first_launch + 1 + 2 * 5 + 1].first_operand + 1].offset = l->weights[of_layer(4)].offset;
+    l->t.operands[l->t.launches[p->first_launch + 1 + 2 * 5 + 1].first_operand + 1].offset =
+        l->weights[of_layer(4)].offset;
     o = opened(l, FTX_NO_GPU_LAYERS, 0);
     assert_int_equal(o->weights[of_layer(4)].layer, -1);
     assert_int_equal(o->weights[of_layer(4)].place, OFFLOAD_GPU);
@@ -371,10 +372,14 @@ static void budgets_are_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_layers_stay),      cmocka_unit_test(the_last_layers_go),
-        cmocka_unit_test(tied_rows_stay),       cmocka_unit_test(shared_weights_stay),
-        cmocka_unit_test(bad_wishes_are_refused), cmocka_unit_test(spans_cover_what_is_read),
-        cmocka_unit_test(drawn_plans_find_their_weights), cmocka_unit_test(budgets_are_kept),
+        cmocka_unit_test(all_layers_stay),
+        cmocka_unit_test(the_last_layers_go),
+        cmocka_unit_test(tied_rows_stay),
+        cmocka_unit_test(shared_weights_stay),
+        cmocka_unit_test(bad_wishes_are_refused),
+        cmocka_unit_test(spans_cover_what_is_read),
+        cmocka_unit_test(drawn_plans_find_their_weights),
+        cmocka_unit_test(budgets_are_kept),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

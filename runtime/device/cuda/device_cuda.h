@@ -55,12 +55,12 @@ struct Device {
     char *host;            /* pinned: offload's weights in host memory; NULL: none */
     CUdeviceptr host_rows; /* its address on the GPU, which reads rows of embeddings there */
     double copy_rate;      /* bytes a second from there to the GPU; 0: nothing is copied */
-    void *lt;             /* NULL: no launch needs cuBLASLt */
-    CUmodule *module;     /* [n_kernels], NULL where an earlier kernel has the same image */
-    CUfunction *function; /* [n_kernels], NULL for matrix products */
-    LtMatmul **matmul;    /* [n_launches], NULL for kernels; equal ones are shared */
-    bool processes;       /* other ranks are in other processes */
-    Brought *brought;     /* [n_kernels]; of `processes` alone */
+    void *lt;              /* NULL: no launch needs cuBLASLt */
+    CUmodule *module;      /* [n_kernels], NULL where an earlier kernel has the same image */
+    CUfunction *function;  /* [n_kernels], NULL for matrix products */
+    LtMatmul **matmul;     /* [n_launches], NULL for kernels; equal ones are shared */
+    bool processes;        /* other ranks are in other processes */
+    Brought *brought;      /* [n_kernels]; of `processes` alone */
     char name[256];
 };
 

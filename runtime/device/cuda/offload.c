@@ -148,9 +148,9 @@ FtxStatus cuda_offload_copy(Session *s, uint32_t launch, FtxError *err)
     FtxStatus status = FTX_OK;
 
     for (size_t i = 0; i < n && !status; i++) {
-        status = cuda_check(
-            d->cu, d->cu->cuMemcpyHtoDAsync(s->staging + c[i].at, d->host + c[i].from, c[i].bytes, s->stream), err,
-            "copying the weights of %s", cuda_launch_label(d, launch));
+        status = cuda_check(d->cu,
+                            d->cu->cuMemcpyHtoDAsync(s->staging + c[i].at, d->host + c[i].from, c[i].bytes, s->stream),
+                            err, "copying the weights of %s", cuda_launch_label(d, launch));
         bytes += c[i].bytes;
     }
     if (!n || status)

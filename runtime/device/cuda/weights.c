@@ -111,7 +111,8 @@ static FtxStatus copy_span(Device *d, Staging *g, const OffloadSpan *span, FtxEr
     for (uint64_t at = 0; at < span->bytes && !s; at += g->piece) {
         const uint64_t left = span->bytes - at;
 
-        s = copy_piece(d, g, (Fill){from + at, left < g->piece ? left : g->piece, NULL}, d->weights + span->to + at, err);
+        s = copy_piece(d, g, (Fill){from + at, left < g->piece ? left : g->piece, NULL}, d->weights + span->to + at,
+                       err);
     }
     return s;
 }
