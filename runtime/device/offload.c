@@ -109,7 +109,7 @@ static uint64_t bytes_on_gpu(const Offload *o, uint32_t stay, bool rows)
     return bytes + staging;
 }
 
-static double in_gb(uint64_t bytes)
+static double offload_gb(uint64_t bytes)
 {
     return (double)bytes * 1e-9;
 }
@@ -132,7 +132,7 @@ static FtxStatus choose_layers(const Offload *o, int64_t gpu_layers, uint64_t gp
                 err, FTX_EINVAL,
                 "gpu_memory (--gpu-memory) is %.3f GB, and with all %u layers in host memory the GPU still holds "
                 "%.3f GB of weights, of them one layer as it is copied: raise it",
-                in_gb(gpu_memory), o->layers, in_gb(bytes_on_gpu(o, 0, true)));
+                offload_gb(gpu_memory), o->layers, offload_gb(bytes_on_gpu(o, 0, true)));
     }
     if (o->layers - *stay == 1) /* it would take as much staging as it saves */
         *stay = o->layers;

@@ -56,22 +56,27 @@ static FtxStatus fill_model(FtxModel *m, const FtxOptions *o, FtxError *err)
     return s;
 }
 
+static double gb(uint64_t bytes)
+{
+    return (double)bytes * 1e-9;
+}
+
 /* A line for the log about weights that are not on the device. */
 static void tell_weights(const FtxModel *m)
 {
     FtxModelInfo info = {.engine_bytes = 0};
-    char copies[200] = "";
+    char copies[200] = "no layer";
 
     if (m->api->tell)
         m->api->tell(m->device, &info);
     if (!info.host_weight_bytes)
         return;
-    if (info.copy_us)
-        snprintf(copies, sizeof copies, ": every step copies %.3f GB, about %.1f ms more, at the %.1f GB/s measured",
-                 (double)info.copy_bytes * 1e-9, (double)info.copy_us * 1e-3,
-                 (double)info.copy_bytes / (double)info.copy_us * 1e-3);
-    model_log(m, 0, "weights: %.3f GB on the GPU, %.3f GB in host memory, of them %" PRIu64 " layers%s",
-              (double)info.weight_bytes * 1e-9, (double)info.host_weight_bytes * 1e-9, info.host_layers, copies);
+    if (info.host_layers)
+        snprintf(copies, sizeof copies,
+                 "%" PRIu64 " layers; a step copies %.3f GB of these, about %.1f ms more, by a copy timed at open",
+                 info.host_layers, gb(info.copy_bytes), (double)info.copy_us * 1e-3);
+    model_log(m, 0, "weights: %.3f GB on the GPU, %.3f GB in host memory, of them %s", gb(info.weight_bytes),
+              gb(info.host_weight_bytes), copies);
 }
 
 FtxStatus model_on(const DeviceApi *api, Artifact *a, uint32_t plan, const char *reason, const FtxOptions *o,

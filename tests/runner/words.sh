@@ -39,6 +39,13 @@ done
 refused 2 'is 0.0 MB, and the KV cache needs' run "$tiny" --ids 5 --kv-memory 1.5K
 refused 2 'is 0.0 MB, and the KV cache needs' bench "$tiny" --random-weights 1 --kv-memory 100
 refused 2 'is 0.0 MB, and the KV cache needs' score "$tiny" --ids 5,6 --kv-memory 100
+refused 2 '--gpu-layers: expected a number of layers, found -1' run "$tiny" --ids 5 --gpu-layers -1
+refused 2 '--gpu-layers: expected a whole number' run "$tiny" --ids 5 --gpu-layers some
+for command in 'run --ids 5' 'score --ids 5,6' 'bench --random-weights 1'; do
+    refused 2 'gpu_memory (--gpu-memory) and gpu_layers (--gpu-layers) are two ways to say one thing' ${command%% *} "$tiny" \
+        ${command#* } --gpu-layers 0 --gpu-memory 1M
+done
+"$FTXC" run "$tiny" --ids 5 --device cpu --gpu-layers 0 -n 1 >/dev/null # on the CPU all weights are in host memory
 refused 2 'and a text is given too' run "$tiny" hello --ids 5
 refused 2 'expected at most one prompt, found 2' run "$tiny" hello again
 refused 2 'no tokenizer' run "$tiny" hello

@@ -43,6 +43,7 @@ typedef struct FakeDevice {
     double prompt_us, token_us; /* what other steps take more, once and for each token */
     bool made_up;               /* benchmarks: nobody has written what stands in caches and histories */
     FtxStatus probe;            /* of device_cuda_probe */
+    FtxModelInfo told;          /* of DeviceApi.tell, if it has host_weight_bytes */
     FtxStatus open;             /* of device_cuda.open */
     int opens, closes, sessions;
     int runs, decode_runs, uploads, most_ahead;

@@ -529,6 +529,18 @@ static const char *fake_describe(const Device *d)
     return "fake";
 }
 
+static void fake_tell(const Device *d, FtxModelInfo *info)
+{
+    (void)d;
+    if (!fake.told.host_weight_bytes)
+        return;
+    info->weight_bytes = fake.told.weight_bytes;
+    info->host_weight_bytes = fake.told.host_weight_bytes;
+    info->host_layers = fake.told.host_layers;
+    info->copy_bytes = fake.told.copy_bytes;
+    info->copy_us = fake.told.copy_us;
+}
+
 static void fake_session_close(Session *s)
 {
     const Memory m = s->memory;
@@ -741,7 +753,7 @@ static FtxStatus fake_trace(Session *s, Trace *t, FtxError *err)
 
 #define TABLE(is_asynchronous) \
     { \
-        .name = "fake", .open = fake_open, .close = fake_close, .describe = fake_describe, \
+        .name = "fake", .open = fake_open, .close = fake_close, .describe = fake_describe, .tell = fake_tell, \
         .session_open = fake_session_open, .session_close = fake_session_close, .io = fake_io, .out = fake_out, \
         .upload = fake_upload, .settle = fake_settle, .write = fake_write, .read = fake_read, .run = fake_run, \
         .keep_open = fake_keep_open, .keep = fake_keep, .wait = fake_wait, .check = fake_check, \

@@ -160,6 +160,59 @@ static void test_asked(void **state)
     assert_int_equal(opened, closed);
 }
 
+/* Weights in host memory: refused where they cannot be, and told where they are. */
+static void test_weights_of_the_host(void **state)
+{
+    const struct {
+        int64_t layers;
+        uint64_t memory;
+        uint32_t ranks;
+        const char *text;
+    } bad[] = {
+        {FTX_NO_GPU_LAYERS, 1, 1,
+         "gpu_memory (--gpu-memory) and gpu_layers (--gpu-layers) are two ways to say one thing"},
+        {3, 1, 1, "set one of them"},
+        {-2, 0, 1, "gpu_layers is -2: expected a number of layers, or FTX_NO_GPU_LAYERS"},
+        {3, 0, 2, "gpu_layers (--gpu-layers): not for an artifact of several ranks"},
+        {0, 1, 2, "gpu_memory (--gpu-memory): not for an artifact of several ranks"},
+    };
+    FtxModelInfo info;
+    FtxModel *m;
+    FtxError err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const FtxOptions o = {
+            .size = sizeof(FtxOptions), .gpu_layers = bad[i].layers, .gpu_memory = bad[i].memory, .threads = 1};
+
+        cpu.facts.ranks = bad[i].ranks;
+        assert_int_equal(ftx_model_open("both", &o, &m, &err), FTX_EINVAL);
+        assert_non_null(strstr(err.text, bad[i].text));
+        assert_null(m);
+        assert_int_equal(opened, closed);
+    }
+    cpu.facts.ranks = 1;
+    fake.told = (FtxModelInfo){.weight_bytes = 5000000000,
+                               .host_weight_bytes = 11000000000,
+                               .host_layers = 22,
+                               .copy_bytes = 10000000000,
+                               .copy_us = 200000};
+    assert_int_equal(open_as("both", FTX_DEVICE_CUDA, &m, &err), FTX_OK);
+    assert_string_equal(logged,
+                        "weights: 5.000 GB on the GPU, 11.000 GB in host memory, of them 22 layers; a step copies "
+                        "10.000 GB of these, about 200.0 ms more, by a copy timed at open");
+    assert_int_equal(log_level, 0);
+    ftx_model_info(m, &info);
+    assert_int_equal(info.weight_bytes, 5000000000);
+    assert_int_equal(info.host_layers, 22);
+    assert_int_equal(info.copy_us, 200000);
+    ftx_model_close(m);
+    fake.told.copy_us = fake.told.copy_bytes = fake.told.host_layers = 0; /* rows alone */
+    assert_int_equal(open_as("both", FTX_DEVICE_CUDA, &m, &err), FTX_OK);
+    assert_string_equal(logged, "weights: 5.000 GB on the GPU, 11.000 GB in host memory, of them no layer");
+    ftx_model_close(m);
+}
+
 static void test_weights_missing(void **state)
 {
     FtxModel *m;
@@ -291,6 +344,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_auto, setup),
         cmocka_unit_test_setup(test_asked, setup),
+        cmocka_unit_test_setup(test_weights_of_the_host, setup),
         cmocka_unit_test_setup(test_weights_missing, setup),
         cmocka_unit_test_setup(test_limits, setup),
         cmocka_unit_test_setup(test_order_of_closing, setup),
