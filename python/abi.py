@@ -18,11 +18,11 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADERS = {  # what ftx.h includes, as far as it needs them
     "stdbool.h": "typedef _Bool bool;",
     "stddef.h": "typedef unsigned long size_t;",
-    "stdint.h": "typedef int int32_t; typedef unsigned uint32_t; typedef unsigned long uint64_t;",
+    "stdint.h": "typedef int int32_t; typedef unsigned uint32_t; typedef long int64_t; typedef unsigned long uint64_t;",
 }
 SCALARS = {
     "bool": "c_bool", "char": "c_char", "int": "c_int", "unsigned": "c_uint", "float": "c_float", "double": "c_double",
-    "size_t": "c_size_t", "int32_t": "c_int32", "uint32_t": "c_uint32", "uint64_t": "c_uint64",
+    "size_t": "c_size_t", "int32_t": "c_int32", "uint32_t": "c_uint32", "int64_t": "c_int64", "uint64_t": "c_uint64",
 }
 
 
@@ -85,7 +85,7 @@ class Writer:
     def lines(self):
         yield '"""_abi.py - runtime/ftx.h for ctypes. Written by python/abi.py: change the header, not this file."""'
         yield "from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_double, c_float, c_int, c_int32,"
-        yield "                    c_size_t, c_uint, c_uint32, c_uint64, c_void_p)"
+        yield "                    c_int64, c_size_t, c_uint, c_uint32, c_uint64, c_void_p)"
         yield "from enum import IntEnum"
         for name, enum in self.enums.items():
             yield from ("", "", f"class {name.removeprefix('Ftx') or 'Constants'}(IntEnum):")

@@ -164,7 +164,7 @@ typedef struct FtxOptions {
     int64_t gpu_layers;
 } FtxOptions;
 
-enum { FTX_NO_GPU_LAYERS = -1 };
+#define FTX_NO_GPU_LAYERS (-1)
 
 /* A decoder continues a prompt. An encoder turns a text into vectors. A sequence-to-sequence model (a translator)
  * reads a source with an encoder and writes with a decoder. */

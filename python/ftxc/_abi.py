@@ -1,6 +1,6 @@
 """_abi.py - runtime/ftx.h for ctypes. Written by python/abi.py: change the header, not this file."""
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_double, c_float, c_int, c_int32,
-                    c_size_t, c_uint, c_uint32, c_uint64, c_void_p)
+                    c_int64, c_size_t, c_uint, c_uint32, c_uint64, c_void_p)
 from enum import IntEnum
 
 
@@ -112,6 +112,8 @@ class FtxOptions(Structure):
         ("device_count", c_size_t),
         ("swap_bytes", c_uint64),
         ("inbox", c_size_t),
+        ("gpu_memory", c_uint64),
+        ("gpu_layers", c_int64),
     ]
 
 
@@ -149,6 +151,10 @@ class FtxModelInfo(Structure):
         ("end_ids_count", c_size_t),
         ("plan", POINTER(c_char)),
         ("states", c_size_t),
+        ("host_weight_bytes", c_uint64),
+        ("host_layers", c_uint64),
+        ("copy_bytes", c_uint64),
+        ("copy_us", c_uint64),
     ]
 
 

@@ -227,13 +227,17 @@ class Model:
     prefix_cache  keep keys and values of texts that have ended, for prompts that begin alike (FtxOptions.prefix_cache)
     overcommit  take KV memory as texts grow, so that more requests run at once (FtxOptions.overcommit)
     swap_bytes  memory of the host for KV pages of preempted requests (FtxOptions.swap_bytes)
+    gpu_layers  the layers whose weights a GPU holds; those of the others stay in host memory, and every step copies them.
+        None: all, or as many as fit in gpu_memory
+    gpu_memory  bytes for weights on the GPU; 0: no limit. info.host_layers and info.copy_us say what follows of it
     """
 
     info: Info
 
     def __init__(self, path: Union[str, os.PathLike[str]], *, device: str = "auto", threads: int = 0,
                  random_weights: int = 0, kv_bytes: int = 0, prefix_cache: bool = False,
-                 overcommit: bool = False, swap_bytes: int = 0) -> None:
+                 overcommit: bool = False, swap_bytes: int = 0, gpu_layers: Optional[int] = None,
+                 gpu_memory: int = 0) -> None:
         options = new(_abi.FtxOptions)
         kind, _, ordinal = str(device).partition(":")
         kinds = {"auto": _abi.DeviceKind.FTX_DEVICE_AUTO, "cpu": _abi.DeviceKind.FTX_DEVICE_CPU,
@@ -244,6 +248,10 @@ class Model:
         options.threads, options.random_weights, options.kv_bytes = threads, random_weights, kv_bytes
         options.prefix_cache, options.overcommit = int(prefix_cache), int(overcommit)
         options.swap_bytes = swap_bytes
+        if gpu_layers is not None and gpu_layers < 0:
+            raise ValueError(f"gpu_layers: expected a number of layers, found {gpu_layers}")
+        options.gpu_layers = 0 if gpu_layers is None else gpu_layers or -1  # FTX_NO_GPU_LAYERS
+        options.gpu_memory = gpu_memory
         self._model = ctypes.c_void_p()
         call("ftx_model_open", os.fsencode(path), ctypes.byref(options), ctypes.byref(self._model))
         try:

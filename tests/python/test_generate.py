@@ -71,6 +71,14 @@ class Generate(unittest.TestCase):
             self.assertEqual(small.generate("The king", max_new=9, seed=3).text,
                              self.model.generate("The king", max_new=9, seed=3).text)
 
+    def test_gpu_layers(self):
+        with self.assertRaisesRegex(ValueError, "gpu_layers: expected a number of layers, found -1"):
+            ftxc.Model(self.path, device="cpu", gpu_layers=-1)
+        with self.assertRaisesRegex(ValueError, "two ways to say one thing"):
+            ftxc.Model(self.path, device="cpu", gpu_layers=0, gpu_memory=1 << 20)
+        with ftxc.Model(self.path, device="cpu", gpu_layers=0) as model:  # all weights are in host memory there
+            self.assertEqual(model.info.host_layers, 0)
+
     def test_as_ftxc_run(self):
         draw = random.Random(5)
         for _ in range(CASES):
