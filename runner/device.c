@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "options.h"
 #include "../runtime/base/team.h"
 
 enum { MAX_THREADS = 1024 };
@@ -35,17 +36,21 @@ bool device_parse(const char *word, int threads, uint64_t random_weights, const 
                   char *error, size_t error_bytes)
 {
     bool known = true;
+    const char *end;
+    int32_t layers = 0;
 
+    if (w->gpu_layers && (!options_integer(w->gpu_layers, &layers, &end) || *end || layers < 0)) {
+        snprintf(error, error_bytes, "--gpu-layers: expected a number of layers, found \"%.100s\"", w->gpu_layers);
+        return false;
+    }
     *o = (FtxOptions){.size = sizeof(FtxOptions),
                       .threads = threads,
                       .random_weights = random_weights,
                       .log = device_log,
                       .gpu_memory = w->gpu_memory,
-                      .gpu_layers = w->has_gpu_layers && !w->gpu_layers ? FTX_NO_GPU_LAYERS : w->gpu_layers};
-    if (w->gpu_layers < 0) {
-        snprintf(error, error_bytes, "--gpu-layers: expected a number of layers, found %d", w->gpu_layers);
-        return false;
-    }
+                      .gpu_layers = layers          ? layers
+                                    : w->gpu_layers ? FTX_NO_GPU_LAYERS
+                                                    : 0};
     if (threads < 0 || threads > MAX_THREADS) {
         snprintf(error, error_bytes, "--threads: expected 0 (all CPUs) to %d, found %d", MAX_THREADS, threads);
         return false;

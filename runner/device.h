@@ -8,9 +8,8 @@
 
 /* --gpu-layers, --gpu-memory (weights_options.def). */
 typedef struct DeviceWeights {
+    const char *gpu_layers; /* a number; NULL: not given, which is not 0 */
     uint64_t gpu_memory;
-    int gpu_layers;
-    bool has_gpu_layers;
 } DeviceWeights;
 
 /* --device cpu|cuda[:N[,N...]]|auto, --threads, --random-weights and what w has into FtxOptions. False: the reason in `error`. */

@@ -4,6 +4,7 @@
 #include "layered.h"
 #include "runtime/device/offload.h"
 #include "runtime/device/random.h"
+#include "runtime/device/trace.h"
 
 static Layered *model;
 static int program_now, live_tokens; /* what the launches that run belong to; program_now -1: not looked at */
@@ -406,6 +407,45 @@ static void copies_are_profiled_apart(void **state)
     }
 }
 
+/* Copies are events of their own in a trace, by CUPTI and by CUDA events. */
+static void copies_are_traced(void **state)
+{
+    static const Memory from_malloc;
+
+    (void)state;
+    for (int cupti = 0; cupti < 2; cupti++) {
+        Layered *l = layered(false);
+        const FtxOptions o = with(2, 0);
+        FtxError err = {0};
+        uint64_t bytes = 0;
+        int copies = 0;
+        Device *d;
+        Session *s;
+        Trace *t;
+
+        fake_reset();
+        begin(l);
+        fake.cupti = cupti;
+        open_both(l, &o, &d, &s);
+        must(trace_open(&from_malloc, 200, NULL, NULL, &t, &err), &err);
+        must(trace_enter(t, &device_cuda, s, &err), &err);
+        must(t->api.run((Session *)t, L_STEP_ANY, 7, 2, 1, &err), &err);
+        must(trace_leave(t, &err), &err);
+        for (size_t i = 0; i < t->n; i++)
+            if (t->event[i].track == TRACE_DEVICE && t->event[i].bytes) {
+                assert_true(cupti || strcmp(t->event[i].name, "weights from the host") == 0);
+                bytes += t->event[i].bytes;
+                copies++;
+            }
+        assert_int_equal(copies, cupti ? 8 : 4); /* two pieces a layer: see test_offload */
+        for (int n = 2; n < LAYERS; n++)
+            bytes -= l->weights[of_layer(n)].bytes + l->weights[of_layer(n) + 2].bytes;
+        assert_int_equal(bytes, 0);
+        trace_close(t);
+        close_both(l, d, s);
+    }
+}
+
 /* --- failures --------------------------------------------------------------------------------------- */
 
 static unsigned long closing_at; /* calls until the session closes */
@@ -493,6 +533,7 @@ int main(void)
         cmocka_unit_test_setup(tables_of_a_layer_go, reset),
         cmocka_unit_test_setup(what_does_not_fit_names_the_options, reset),
         cmocka_unit_test_setup(copies_are_profiled_apart, reset),
+        cmocka_unit_test_setup(copies_are_traced, reset),
         cmocka_unit_test_setup(every_call_may_fail, reset),
     };
 

@@ -3,7 +3,7 @@
 #
 #   tests/gpu/check.sh BUILD [PART...]     BUILD: the folder with ftxc and tests/
 #
-# Parts: fp32 bf16 fp16 families odd many beam samples ptx encode device trace memory swap bench texts sequences sanitize, and
+# Parts: fp32 bf16 fp16 families odd many beam samples ptx encode device trace memory swap offload bench texts sequences sanitize, and
 # for two GPUs ranks, processes (with NCCL), processes_times (default: fp32 bf16 fp16 bench). The reference files of the
 # bigger models are looked for in FTX_SHARED (default: shared beside the checkout). Rest goes to FTX_OUT: bench, texts
 # and sequences write results.jsonl there, which docs/results can keep as it is. FTX_GPU_RESULTS names a file such as
@@ -210,6 +210,41 @@ for part in "$@"; do
         "$FTXC" compile specs/llama-3.2-1b.lua -t "$FTX_TEST_TARGET" -q --no-weights -D precision.sums=fixed \
             -o "$out/fixed.ftx" || failed=1
         "$build/tests/gpu/swap_check" "$out/fixed.ftx" || failed=1
+        ;;
+    offload) # weights in host memory: the same results as on the GPU; steps longer by the time of the copies
+        ids=$(seq -s , 5 60)
+        results_of() { grep -o '"ids":.*"logprobs":[^]]*\|"first":[^]]*' "$out/offload.json"; }
+        while read -r model layers options; do
+            "$FTXC" compile "$model" -t "$FTX_TEST_TARGET" -q -o "$out/offload.ftx" || failed=1
+            for n in "$layers" 2 0; do
+                # shellcheck disable=SC2086
+                "$FTXC" run "$out/offload.ftx" --device cuda -q --json --ids "$ids" $options --gpu-layers "$n" \
+                    >"$out/offload.json" 2>"$out/offload.log" </dev/null || failed=1
+                results_of >"$out/offload.$n"
+                if [ ! -s "$out/offload.$n" ] || ! cmp "$out/offload.$layers" "$out/offload.$n"; then
+                    failed=1
+                else
+                    echo "== $model --gpu-layers $n: $(cat "$out/offload.log")"
+                fi
+            done
+        done <<-end
+			specs/fable.lua 6 --greedy -n 200 --ignore-eos
+			specs/verse.lua 6 --beams 4 -n 40
+			tests/models/tiny-gpt2 9 --greedy -n 30 --ignore-eos
+			tests/models/tiny-bert 9
+		end
+        "$FTXC" compile specs/fable.lua -t "$FTX_TEST_TARGET" -q -o "$out/offload.ftx" || failed=1
+        compute-sanitizer --tool memcheck --error-exitcode 9 "$FTXC" run "$out/offload.ftx" --device cuda --gpu-layers 0 \
+            --ids 5,6,7 --greedy -n 6 >"$out/offload-memcheck.log" 2>&1 </dev/null || failed=1
+        grep 'ERROR SUMMARY' "$out/offload-memcheck.log"
+        # 0, 8, 16 and 32 layers of 0.436 GB are copied: compare each difference with what the note says
+        "$FTXC" compile specs/llama-3.1-8b.lua -t "$FTX_TEST_TARGET" --no-weights -q -o "$out/offload.ftx" || failed=1
+        for n in 32 24 16 0; do
+            echo "== 8B --gpu-layers $n"
+            "$FTXC" bench "$out/offload.ftx" --random-weights 1 --device cuda --sequences 1,64 --context 128 --prompt 2048 \
+                -r 10 --kv-memory 8G --gpu-layers "$n" || failed=1
+        done
+        "$FTXC" bench "$out/offload.ftx" --random-weights 1 --device cuda -r 10 --kv-memory 8G --gpu-memory 8G || failed=1
         ;;
     sequences) # whole generations
         bench transformer-base "" --beams 4 --source 32 --new 32 --sequences 1,2,8,32,64,128

@@ -39,8 +39,9 @@ done
 refused 2 'is 0.0 MB, and the KV cache needs' run "$tiny" --ids 5 --kv-memory 1.5K
 refused 2 'is 0.0 MB, and the KV cache needs' bench "$tiny" --random-weights 1 --kv-memory 100
 refused 2 'is 0.0 MB, and the KV cache needs' score "$tiny" --ids 5,6 --kv-memory 100
-refused 2 '--gpu-layers: expected a number of layers, found -1' run "$tiny" --ids 5 --gpu-layers -1
-refused 2 '--gpu-layers: expected a whole number' run "$tiny" --ids 5 --gpu-layers some
+for layers in -1 some 3x 1.5 99999999999 ''; do
+    refused 2 "--gpu-layers: expected a number of layers, found \"$layers\"" run "$tiny" --ids 5 --gpu-layers "$layers"
+done
 for command in 'run --ids 5' 'score --ids 5,6' 'bench --random-weights 1'; do
     refused 2 'gpu_memory (--gpu-memory) and gpu_layers (--gpu-layers) are two ways to say one thing' ${command%% *} "$tiny" \
         ${command#* } --gpu-layers 0 --gpu-memory 1M

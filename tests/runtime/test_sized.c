@@ -27,8 +27,8 @@ static void test_no_padding(void **state)
 {
 #define ENDS_WITH(type, field) assert_int_equal(offsetof(type, field) + sizeof(((type *)0)->field), sizeof(type))
     (void)state;
-    ENDS_WITH(FtxOptions, inbox);
-    ENDS_WITH(FtxModelInfo, states);
+    ENDS_WITH(FtxOptions, gpu_layers);
+    ENDS_WITH(FtxModelInfo, copy_us);
     ENDS_WITH(FtxRequest, states);
     ENDS_WITH(FtxEvent, states_count);
     ENDS_WITH(FtxStats, gap_seconds);
