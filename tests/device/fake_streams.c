@@ -17,7 +17,7 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
-    CUstream stream;
+    CUstream stream;      /* NULL: it was never recorded */
     unsigned long number; /* of the first work after it */
     double clock_ms;      /* fake.clock_ms when it was recorded */
 };
@@ -307,6 +307,8 @@ static CUresult fake_CtxSynchronize(void)
 static CUresult fake_EventElapsedTime(float *ms, CUevent a, CUevent b)
 {
     MAY_FAIL;
+    if (!a->stream || !b->stream)
+        return CUDA_ERROR_INVALID_HANDLE;
     *ms = (float)(0.25 + b->clock_ms - a->clock_ms);
     return CUDA_SUCCESS;
 }

@@ -1,7 +1,7 @@
 /* layered.h - a plan by hand of a model with layers, three programs over the same weights: an embedding, LAYERS layers, a head.
  *
  *   rows     weight 0, which the embedding alone reads; `tied`: the head reads it, too
- *   layer l  qkv (a TMA descriptor), down; in STEP_ANY, where the library multiplies, down lies in another form
+ *   layer l  qkv (a TMA descriptor), down; in STEP_ANY down lies in another form, and the library multiplies in odd layers
  *   shared   a table that all layers read
  *   head     and a weight of another plan, which nothing here reads */
 #ifndef FTX_TEST_LAYERED_H
@@ -108,6 +108,7 @@ static inline void reads(Layered *l, uint32_t i)
 
 static inline void layered_layer(Layered *l, int n, bool other)
 {
+    const bool by_library = other && n % 2;
     char label[40];
 
     snprintf(label, sizeof label, "layer %d: qkv", n);
@@ -121,10 +122,10 @@ static inline void layered_layer(Layered *l, int n, bool other)
     reads(l, SHARED);
     operand(&l->t, FTX_SPACE_WORK, 4096);
     snprintf(label, sizeof label, "layer %d: down", n);
-    launch(&l->t, other ? L_PRODUCT : L_DOWN, string(l, label));
+    launch(&l->t, by_library ? L_PRODUCT : L_DOWN, string(l, label));
     operand(&l->t, FTX_SPACE_WORK, 4096);
     reads(l, of_layer(n) + (other ? 2 : 1));
-    if (other)
+    if (by_library)
         for (int i = 0; i < 2; i++)
             operand(&l->t, FTX_SPACE_NULL, 0);
     operand(&l->t, FTX_SPACE_WORK, 0);

@@ -371,6 +371,25 @@ static void what_does_not_fit_names_the_options(void **state)
     }
 }
 
+/* The staging area is asked for before an engine needs it. */
+static void the_staging_area_must_fit(void **state)
+{
+    (void)state;
+    for (int less = 0; less < 2; less++) {
+        Layered *l = layered(false);
+        const FtxOptions o = with(FTX_NO_GPU_LAYERS, 0);
+        FtxError err = {0};
+        Device *d;
+
+        fake_reset();
+        begin(l);
+        fake.free_bytes = room_of(l, SHARED) + room_of(l, HEAD) + room_of_layer(l, ODD) - (size_t)less;
+        assert_int_equal(device_cuda.open(&l->t.artifact, &l->t.plan, &o, &d, &err), less ? FTX_EDEVICE : FTX_OK);
+        device_cuda.close(d);
+        free(l);
+    }
+}
+
 /* --- watched ---------------------------------------------------------------------------------------- */
 
 /* Copies have a row of their own among the kernels' times. */
@@ -532,6 +551,7 @@ int main(void)
         cmocka_unit_test_setup(drawn_weights_are_the_same, reset),
         cmocka_unit_test_setup(tables_of_a_layer_go, reset),
         cmocka_unit_test_setup(what_does_not_fit_names_the_options, reset),
+        cmocka_unit_test_setup(the_staging_area_must_fit, reset),
         cmocka_unit_test_setup(copies_are_profiled_apart, reset),
         cmocka_unit_test_setup(copies_are_traced, reset),
         cmocka_unit_test_setup(every_call_may_fail, reset),

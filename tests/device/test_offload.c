@@ -14,6 +14,34 @@ static Offload *opened(const Layered *l, int64_t gpu_layers, uint64_t gpu_memory
     return o;
 }
 
+static void labels_name_layers(void **state)
+{
+    static const struct {
+        const char *label;
+        int layer;
+        const char *rest;
+    } cases[] = {
+        {"layer 3: qkv", 3, ": qkv"},
+        {"layer 12: qkv", 12, ": qkv"},
+        {"layer 0", 0, ""},
+        {"lm head", -1, "lm head"},
+        {"layer : x", -1, "layer : x"},
+        {"layers 3: x", -1, "layers 3: x"},
+        {"", -1, ""},
+        {"layer 1234567: x", -1, "layer 1234567: x"},
+        {"a layer 3", -1, "a layer 3"},
+        {"layer -3: x", -1, "layer -3: x"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *rest;
+
+        assert_int_equal(artifact_layer(cases[i].label, &rest), cases[i].layer);
+        assert_string_equal(rest, cases[i].rest);
+    }
+}
+
 /* --- by hand --------------------------------------------------------------------------------------- */
 
 static void all_layers_stay(void **state)
@@ -200,6 +228,7 @@ static void disturb(Layered *l)
 
 /* Which byte of the weight block each byte of the staging area holds, + 1; 0: none. */
 static uint32_t staging[L_BYTES];
+static bool unread[WEIGHTS]; /* copied, and not read yet */
 
 static void copy(const Offload *o, const OffloadCopy *c)
 {
@@ -210,11 +239,19 @@ static void copy(const Offload *o, const OffloadCopy *c)
         staging[c->at + k] = 0;
     for (uint32_t i = 0; i < a->n_weights; i++)
         for (uint64_t k = 0; o->weights[i].place == OFFLOAD_COPIED && k < a->weights[i].bytes; k++)
-            if (o->weights[i].from + k >= c->from && o->weights[i].from + k < c->from + c->bytes)
+            if (o->weights[i].from + k >= c->from && o->weights[i].from + k < c->from + c->bytes) {
+                unread[i] = true;
                 staging[c->at + o->weights[i].from + k - c->from] = (uint32_t)(a->weights[i].offset + k + 1);
+            }
 }
 
-/* Every launch finds its weights where they are said to be. Returns the bytes copied. */
+static void check_all_read(void)
+{
+    for (int i = 0; i < WEIGHTS; i++)
+        assert_false(unread[i]);
+}
+
+/* Every launch finds its weights where they are said to be, and nothing is copied that no launch reads. Returns the bytes copied. */
 static uint64_t walk(const Offload *o, const ArtifactPlan *p, const FtxProgram *g)
 {
     const Artifact *a = o->artifact;
@@ -226,6 +263,8 @@ static uint64_t walk(const Offload *o, const ArtifactPlan *p, const FtxProgram *
         size_t n;
         const OffloadCopy *c = offload_copies(o, l, &n);
 
+        if (n)
+            check_all_read();
         for (size_t i = 0; i < n; i++) {
             copy(o, &c[i]);
             bytes += c[i].bytes;
@@ -238,10 +277,12 @@ static uint64_t walk(const Offload *o, const ArtifactPlan *p, const FtxProgram *
             const uint32_t i = offload_find(a, operand[k].offset, &inside);
             assert_int_equal(inside, 0);
             assert_int_not_equal(o->weights[i].place, OFFLOAD_UNUSED);
+            unread[i] = false;
             for (uint64_t b = 0; o->weights[i].place == OFFLOAD_COPIED && b < a->weights[i].bytes; b++)
                 assert_int_equal(staging[o->weights[i].at + b], a->weights[i].offset + b + 1);
         }
     }
+    check_all_read();
     return bytes;
 }
 
@@ -372,13 +413,10 @@ static void budgets_are_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_layers_stay),
-        cmocka_unit_test(the_last_layers_go),
-        cmocka_unit_test(tied_rows_stay),
-        cmocka_unit_test(shared_weights_stay),
-        cmocka_unit_test(bad_wishes_are_refused),
-        cmocka_unit_test(spans_cover_what_is_read),
-        cmocka_unit_test(drawn_plans_find_their_weights),
+        cmocka_unit_test(labels_name_layers),       cmocka_unit_test(all_layers_stay),
+        cmocka_unit_test(the_last_layers_go),       cmocka_unit_test(tied_rows_stay),
+        cmocka_unit_test(shared_weights_stay),      cmocka_unit_test(bad_wishes_are_refused),
+        cmocka_unit_test(spans_cover_what_is_read), cmocka_unit_test(drawn_plans_find_their_weights),
         cmocka_unit_test(budgets_are_kept),
     };
 
