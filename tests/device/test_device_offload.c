@@ -385,6 +385,7 @@ static void the_staging_area_must_fit(void **state)
         begin(l);
         fake.free_bytes = room_of(l, SHARED) + room_of(l, HEAD) + room_of_layer(l, ODD) - (size_t)less;
         assert_int_equal(device_cuda.open(&l->t.artifact, &l->t.plan, &o, &d, &err), less ? FTX_EDEVICE : FTX_OK);
+        assert_true(!less || strstr(err.text, "the weights need 0.0 GB on the GPU"));
         device_cuda.close(d);
         free(l);
     }
