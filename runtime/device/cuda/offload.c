@@ -3,9 +3,9 @@
  *   stream   ... last launch of layer 22 | copy of layer 23 | first launch of layer 23 | ...
  *
  * All three are on the session's stream. The copy begins when the launches before it have ended, which have read the staging
- * area: a copy has no programmatic edge, and a kernel with one does not end before the kernel in front of it. The launch behind
- * the copy is enqueued without a programmatic edge, because kernels read weights before they wait (program.c). A program that is a graph
- * has the copies as nodes. */
+ * area: a copy has no programmatic edge, and a kernel with one does not end before the previous kernel. The launch behind
+ * the copy is enqueued without a programmatic edge, because kernels read weights before they wait (program.c). A program
+ * that is a graph has the copies as nodes. */
 #include "device_cuda.h"
 
 #ifdef FTX_HAVE_CUDA
