@@ -116,7 +116,7 @@ static FtxStatus find_host(const Meeting *m, const char *host, const char *port,
             return ftx_fail(err, FTX_EIO, "cannot find %s:%s: %s", host ? host : "", port, gai_strerror(failed));
         if (!said && socket_now() - began >= NOTE_MS) {
             meeting_note(m, "rank %d of %d cannot find %s:%s yet (%s)", m->rank, m->ranks, host ? host : "", port,
-                      gai_strerror(failed));
+                         gai_strerror(failed));
             said = true;
         }
         poll(NULL, 0, NAME_MS);
@@ -191,7 +191,7 @@ static FtxStatus connect_to(const Meeting *m, const char *host, const char *port
         freeaddrinfo(found);
         if (*fd < 0 && !said && socket_now() - began >= NOTE_MS) {
             meeting_note(m, "rank %d of %d: nobody answers at %s:%s yet (%s)", m->rank, m->ranks, host, port,
-                      strerror(why));
+                         strerror(why));
             said = true;
         }
         if (*fd < 0)
@@ -384,7 +384,7 @@ static FtxStatus hear_welcome(const Meeting *m, Welcome *w, FtxError *err)
 
     if (poll(&p, 1, NOTE_MS) == 0)
         meeting_note(m, "rank %d of %d has reached rank 0 at %s, which waits for other ranks", m->rank, m->ranks,
-                  env_text(ENV_FTX_MASTER));
+                     env_text(ENV_FTX_MASTER));
     if (!socket_receive(m->link[0].calls, w, sizeof *w, until))
         return socket_now() >= until
                    ? ftx_fail(err, FTX_EDEVICE, "rank 0 has not answered within %d s", (MEETING_TIMES + 1) * m->timeout)
