@@ -7,7 +7,7 @@ from client import Server, check, compile_model, read_answer, request
 
 PATH = "/v1/completions"
 # two sequences, prompts in parts of 8 tokens, and texts that nobody waits for: states last long enough to be met on a busy machine
-server = Server(compile_model("narrow", "-D", "limits.sequences=2", "-D", "limits.tokens=8", "-D", "limits.context=4096"), "--ping", "1")
+server = Server(compile_model("narrow", "-D", "limits.sequences=2", "-D", "limits.tokens=8", "-D", "limits.context=4096"), "--ping", "1", "--workers", "1")
 LONG = {"prompt": "Once upon a time", "max_tokens": 4000, "ignore_eos": True, "temperature": 0}
 SHORT = {"prompt": "The king", "max_tokens": 24, "temperature": 0}
 want = server.ask("POST", PATH, SHORT).json()["choices"][0]["text"]
@@ -23,6 +23,10 @@ def waiting():
 
 def aborted():
     return server.metric("vllm:request_success_total", 'finished_reason="abort"')
+
+
+def by_length():
+    return server.metric("vllm:request_success_total", 'finished_reason="length"')
 
 
 def begin(fields):
@@ -69,8 +73,18 @@ for how in ("close", "reset", "half"):
     server.wait_for("two samples run", lambda: running() == 2)
     ends("two samples", s, how)
 
-    s = begin(dict(LONG, prompt="word " * 200000, truncate_prompt_tokens=9)) # while its text is made tokens: it never begins
-    ends("tokenizing", s, how)
+    # while its text is made tokens, by the one worker, and the engine is busy: it does not take the place of one behind it
+    beside = begin(LONG)
+    server.wait_for("one runs", lambda: running() == 1)
+    before = by_length()
+    s = begin(dict(LONG, prompt="word " * 400000, truncate_prompt_tokens=9))
+    time.sleep(0.1)
+    close(s, how)
+    check(server.complete(prompt=[5], max_tokens=1, ignore_eos=True).status == 200, "a request behind it")
+    check(by_length() == before + 1, "the request behind it has waited for the end of another")
+    beside.close()
+    server.wait_for("all is free", lambda: running() == 0 and waiting() == 0)
+    s.close()
 
     s = begin(dict(SHORT, max_tokens=1)) # at its last token: whichever comes first
     close(s, how)
