@@ -79,7 +79,8 @@ static void test_memory(void **state)
     has(text, "$logits");
     assert_null(strstr(strstr(text, "$logits") + 1, "  logits")); /* a named buffer is printed once */
     assert_null(strstr(text, "$hidden"));                         /* and only if it has bytes */
-    assert_true(strstr(text, "(--gpu-layers 0)") > strstr(text, "memory of compute_80")); /* of GPUs alone */
+    has(text, "(--gpu-layers 0)");
+    assert_true(strstr(text, "(--gpu-layers 0)") > strstr(text, "memory of sm_90a")); /* of GPUs alone */
     free(text);
 }
 
