@@ -12,7 +12,11 @@
  *
  * There is no search. Attention is split, as are linear layers whose result only goes, through ops that have a rule, to
  * attention, to the columns of another linear layer, or to the logits. Keys and values of fewer heads than ranks are
- * split into as many pieces as there are heads, each of which several ranks have. */
+ * split into as many pieces as there are heads, each of which several ranks have.
+ *
+ * The columns of expert_linear are as many blocks as a row has experts, and a rank has a piece of each block. Ops on single
+ * columns keep that order, and expert_sum reads it. No kernel makes it of a whole value, or a whole value of it: where that
+ * would be needed, every rank computes all of the value, and the layouts are chosen again. */
 #include <string.h>
 
 #include "../../kernels/device/io.h"
@@ -61,6 +65,9 @@ typedef struct Shard {
     /* of each value, [values.n] */
     const ShardRule **rule; /* NULL: every rank computes it */
     int64_t *pieces;        /* of the result; 1: it is the same on all ranks */
+    int64_t *blocks;        /* of a split value: blocks of columns, of each of which a rank has a piece */
+    bool *whole;            /* it cannot be split */
+    bool again;             /* one more is whole */
     int64_t *want;          /* pieces that all readers can take; 0: nobody reads it */
     bool *drawn;            /* `sample` alone reads it */
     bool *padded;           /* columns of logits: the last piece may be shorter, the gathered value has no padding */
@@ -89,7 +96,7 @@ static void ask(Shard *s, Id v, int64_t pieces, bool padded)
 {
     if (!v || ir_op_is_weight(ir_value(s->g, v)->op))
         return;
-    if (columns_of(s->g, v) == 1) /* a factor for each row, one head for all */
+    if (columns_of(s->g, v) == 1 || s->whole[v]) /* a factor for each row, one head for all */
         pieces = 1;
     if (s->want[v] && (s->want[v] != pieces || s->padded[v] != padded))
         pieces = 1;
@@ -147,15 +154,45 @@ static int64_t group_of(const Graph *g, Id w)
     return most;
 }
 
+static bool keeps_blocks(Op op)
+{
+    return op == OP_ADD || op == OP_MUL || op == OP_SCALE || op == OP_ACT || op == OP_CLAMP || op == OP_GLU ||
+           op == OP_GLU_CLAMPED || op == OP_SCALE_BY_POSITION;
+}
+
+/* The blocks of a value's columns, by those of its arguments. An argument whose blocks cannot stay is marked to be whole. */
+static int64_t choose_blocks(Shard *s, const Value *v)
+{
+    int64_t blocks = 1, taken = 1; /* of the columns that it has; of those that it reads split */
+
+    if (v->op == OP_EXPERT_LINEAR || v->op == OP_EXPERT_SUM)
+        blocks = ir_value(s->g, v->args[1])->shape.dim[1].n / 2;
+    if (v->op == OP_EXPERT_SUM)
+        taken = blocks;
+    for (int i = 0; keeps_blocks(v->op) && i < IR_MAX_ARGS && v->args[i]; i++) {
+        const Id a = v->args[i];
+
+        blocks = s->blocks[a] > blocks ? s->blocks[a] : blocks;
+        if (!ir_op_is_weight(ir_value(s->g, a)->op) && columns_of(s->g, a) > 1)
+            taken = i == 0 || s->blocks[a] == taken ? s->blocks[a] : 1;
+    }
+    for (int i = 0; i < IR_MAX_ARGS && v->args[i]; i++)
+        if (s->pieces[v->args[i]] > 1 && s->blocks[v->args[i]] != taken)
+            s->whole[v->args[i]] = s->again = true;
+    return blocks;
+}
+
 /* The rule of a value and the pieces of its result, from those of its arguments. */
 static void choose_layout(Shard *s, Id id)
 {
     const Graph *g = s->g;
     const Value *v = ir_value(g, id);
     const ShardRule *sum = rule_of(v, PARTIAL), *split = rule_of(v, SPLIT);
-    int64_t of = 1;
+    int64_t of = 1, blocks;
 
     s->pieces[id] = 1;
+    s->blocks[id] = 1;
+    blocks = choose_blocks(s, v);
     if (sum && s->pieces[v->args[0]] == s->ranks) {
         const Id w = v->args[v->op == OP_LINEAR ? 1 : 2];
 
@@ -166,7 +203,7 @@ static void choose_layout(Shard *s, Id id)
         s->rule[id] = sum;
         return;
     }
-    if (!split || id == g->output || id == g->pooled || id == g->states || id == g->entry)
+    if (!split || s->whole[id] || id == g->output || id == g->pooled || id == g->states || id == g->entry)
         return;
     if (v->op == OP_ATTEND) {
         const int64_t heads = columns_of(g, v->args[1]), kv = pieces_of_keys(s, heads);
@@ -182,12 +219,11 @@ static void choose_layout(Shard *s, Id id)
     }
     if (of <= 1)
         return;
-    if (!s->padded[id] && (v->op == OP_EXPERT_LINEAR ? ir_value(g, v->args[2])->shape.dim[0].n / ir_int(v, "experts")
-                                                     : columns_of(g, id)) %
-                              of)
+    if (!s->padded[id] && columns_of(g, id) / (v->op == OP_EXPERT_LINEAR ? blocks : 1) % of)
         refuse(s, id, v->shape.rank == 3 ? "heads" : "columns");
     s->rule[id] = split;
     s->pieces[id] = of;
+    s->blocks[id] = blocks;
 }
 
 static void choose_layouts(Shard *s, const Graph *g, int64_t ranks)
@@ -199,14 +235,24 @@ static void choose_layouts(Shard *s, const Graph *g, int64_t ranks)
                  .ranks = ranks,
                  .rule = arena_array(a, const ShardRule *, n),
                  .pieces = arena_array(a, int64_t, n),
+                 .blocks = arena_array(a, int64_t, n),
+                 .whole = arena_array(a, bool, n),
                  .want = arena_array(a, int64_t, n),
                  .drawn = arena_array(a, bool, n),
                  .padded = arena_array(a, bool, n),
                  .gathered = arena_array(a, Id, n)};
-    for (Id v = (Id)n - 1; v > 0; v--)
-        ask_arguments(s, v);
-    for (Id v = 1; v < n; v++)
-        choose_layout(s, v);
+    do { /* as often as a value is found that must be whole */
+        s->again = false;
+        s->at = 0;
+        memset(s->rule, 0, n * sizeof *s->rule);
+        memset(s->want, 0, n * sizeof *s->want);
+        memset(s->drawn, 0, n * sizeof *s->drawn);
+        memset(s->padded, 0, n * sizeof *s->padded);
+        for (Id v = (Id)n - 1; v > 0; v--)
+            ask_arguments(s, v);
+        for (Id v = 1; v < n; v++)
+            choose_layout(s, v);
+    } while (s->again);
 }
 
 /* --- the new graph ----------------------------------------------------------------------------------- */
@@ -257,7 +303,7 @@ static Id argument(Rewrite *r, const Shard *s, Id id, int i)
     if (layout == 'c' || layout == 'f')
         return make_part(r, a, layout == 'c', s->ranks, 1, layout == 'f');
     if (weight)
-        return make_part(r, a, 0, of, experts ? ir_int(v, "experts") : 1, false);
+        return make_part(r, a, 0, of, experts ? ir_int(v, "experts") : s->blocks[id], false);
     if (layout == 's' || columns_of(s->g, a) == 1)
         return gathered(r, s, a);
     if (s->pieces[a] == of || (s->rule[id]->result == PARTIAL && s->pieces[a] == s->ranks) || of == 1)
