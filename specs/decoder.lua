@@ -39,12 +39,14 @@ local fields = {
   unrotated = config.options({}),                                   -- by layer: true if it has no RoPE
   positions = config.count(0, 2 ^ 20, 0),                           -- rows of learned positions
   first_position = config.count(0, 1024, 0),
+  embedding_width = config.count(0, 2 ^ 17, 0),                     -- of names.embedding, with embedding_in and _out; 0: hidden
   scale = config.number(0, 1024, 1),                                -- scores * scale
   scores_cap = config.number(0, 2 ^ 20, 0),                         -- cap * tanh(score / cap); 0: none
   alibi = config.flag(false),                                       -- slopes in place of rope
   alibi_most = config.number(0, 1024, 8),                           -- the slopes are 2 ^ (-alibi_most * part of heads)
   alibi_rounded = config.flag(false),                               -- as Falcon has them
   clip_qkv = config.number(0, 2 ^ 20, 0),                           -- bound of queries, keys and values; 0: none
+  clip_first = config.flag(false),                                  -- before they are normed
   windows = config.options({}),                                     -- keys that a token sees, by layer; 0: all
   chunks = config.options({}),                                      -- runs of keys of which it sees its own, likewise
   q_scales = config.options({}),                                    -- of queries: nn.scale_by_position, or false, likewise
@@ -148,10 +150,11 @@ local function attention(c, x, name, layer)                         -- x [T, D]
     return norm_of_heads(c, q, name .. c.names.q_norm, c.heads),
            k and norm_of_heads(c, k, name .. c.names.k_norm, c.kv_heads)
   end
+  if c.clip_first then q, k, v = clipped(c, q), clipped(c, k), clipped(c, v) end
   q, k = normed(false)
   if c.shared then q = nn.split_heads(clipped(c, q), c.heads)
   else
-    q, k, v = clipped(c, q), clipped(c, k), clipped(c, v)
+    if not c.clip_first then q, k, v = clipped(c, q), clipped(c, k), clipped(c, v) end
     q, k, v = nn.split_heads(q, c.heads), nn.split_heads(k, c.kv_heads), nn.split_heads(v, c.kv_heads)
   end
   q, k = normed(true)
@@ -257,6 +260,7 @@ local function layer(c, h, i, inputs)                               -- h [T, D]
   local y = c.latent.kv and project(latent(c, x, name), name .. n.out, c.hidden, c.out_bias) or attention(c, x, name, i)
   if n.after_attention then y = norm(c, y, name .. n.after_attention) end
   local sum = (c.normed_residual > 0 and c.normed_residual * x or h) + c.residual_scale * y
+  if n.attention_sum_norm then sum = norm(c, sum, name .. n.attention_sum_norm) end
   if not c.parallel then x = sum end
   if n.ffn_norm then x = norm(c, c.parallel and h or sum, name .. n.ffn_norm) end
   local dense = not c.experts.count or (c.experts.dense and c.experts.dense[i + 1])
@@ -264,6 +268,7 @@ local function layer(c, h, i, inputs)                               -- h [T, D]
   if n.after_ffn then y = norm(c, y, name .. n.after_ffn) end
   if c.normed_residual > 0 then sum = c.normed_residual * x end
   h = sum + c.residual_scale * y
+  if n.ffn_sum_norm then h = norm(c, h, name .. n.ffn_sum_norm) end
   if inputs then h = h + of_inputs(c, h, i, inputs) end
   if n.layer_scalar then h = h * repeated(nn.weight(name .. n.layer_scalar, { 1 }), c.hidden) end
   return h
@@ -279,8 +284,10 @@ return function(given)
   if encoder and c.head_bias then table.insert(unused, n.head .. ".bias") end
   for _, name in ipairs(c.unused) do table.insert(unused, name) end
   nn.checkpoint { prefixes = { n.prefix }, unused = unused, heads = c.left_out }
-  local embedding = nn.weight(n.embedding .. ".weight", { c.vocab, c.hidden })
-  local h = c.embedding_scale * nn.embed(nn.ids(), embedding)       -- [T, D]
+  local width = c.embedding_width > 0 and c.embedding_width or c.hidden
+  local embedding = nn.weight(n.embedding .. ".weight", { c.vocab, width })
+  local h = c.embedding_scale * nn.embed(nn.ids(), embedding)
+  if n.embedding_in then h = project(h, n.embedding_in, c.hidden) end -- [T, D]
   if n.positions then
     h = h + nn.positions(nn.weight(n.positions .. ".weight", { c.positions, c.hidden }), c.first_position)
   end
@@ -294,12 +301,13 @@ return function(given)
   else
     for i = 0, c.layers - 1 do h = layer(c, h, i, inputs) end
   end
-  if encoder then
-    h = norm(c, h, n.final_norm)                                    -- [T, D]
+  if not encoder then h = nn.select_last(h) end                     -- [S, D]
+  if n.final_norm then h = norm(c, h, n.final_norm) end
+  if n.embedding_out then h = project(h, n.embedding_out, width) end
+  if encoder then                                                   -- [T, D]
     return nn.vectors(h, c.attention == "causal" and nn.select_last(h) or nn.pool_mean(h))
   end
-  h = norm(c, nn.select_last(h), n.final_norm)                      -- [S, D]
-  local head = c.tie_embeddings and embedding or nn.weight(n.head .. ".weight", { c.vocab, c.hidden })
+  local head = c.tie_embeddings and embedding or nn.weight(n.head .. ".weight", { c.vocab, width })
   local logits = nn.linear(h, head, c.head_bias and nn.weight(n.head .. ".bias", { c.vocab }))
   logits = c.logits_scale * logits                                  -- [S, V]
   if c.logits_cap > 0 then logits = c.logits_cap * nn.act(1 / c.logits_cap * logits, "tanh") end

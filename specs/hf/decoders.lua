@@ -586,24 +586,42 @@ local classes = {
     names = { prefix = "transformer.", embedding = "transformer.wte", layers = "transformer.blocks.",
               attention_norm = "norm_1", ffn_norm = "norm_2", qkv = "attn.Wqkv", out = "attn.out_proj", gate = false,
               up = "ffn.up_proj", down = "ffn.down_proj", final_norm = "transformer.norm_f" },
-    set = function(config, c, _, harmless)
+    -- transformers' class reads less of this than MosaicML's own code, which these fields come from
+    set = function(config, c, positions, harmless)
       local at = config:inside("attn_config") or hf.file(config.path, {}, "attn_config.")
-      c.norm_bias, c.alibi = false, true
-      c.clip_qkv, c.alibi_most = clip(at), at:number("alibi_bias_max", 1e-6, 1024, 8)
+      local bias, norms = not config:flag("no_bias", true), { layernorm = "layer", rmsnorm = "rms" }
+      for _, name in ipairs { "layernorm", "rmsnorm" } do norms["low_precision_" .. name] = norms[name] end
+      c.norm = config:word("norm_type", norms, "low_precision_layernorm")
+      c.norm_bias, c.qkv_bias, c.out_bias, c.ffn_bias = bias, bias, bias, bias
+      c.clip_qkv, c.clip_first = clip(at), true
       if at:value("softmax_scale") then c.scale = at:number("softmax_scale", 1e-6, 1024) end
-      at:only("alibi", "true: learned positions are not computed", true)
-      at:only("attn_type", "multihead_attention", "multihead_attention")
+      if at:flag("qk_ln", false) then c.names.q_norm, c.names.k_norm = "attn.q_ln", "attn.k_ln" end
+      local learned = config:flag("learned_pos_emb", true)
+      c.alibi, c.alibi_most = at:flag("alibi", true), at:number("alibi_bias_max", 1e-6, 1024, 8)
+      if not c.alibi and learned then c.names.positions, c.positions = "transformer.wpe", positions end
+      for i = 1, c.layers do c.unrotated[i] = true end
+      local groups = at:count("kv_n_heads", 1, 1024, c.heads)
+      c.kv_heads = at:word("attn_type", { multihead_attention = c.heads, multiquery_attention = 1,
+                                          grouped_query_attention = groups }, "multihead_attention")
       at:only("prefix_lm", "false", false)
-      at:only("qk_ln", "false: norms of queries and keys are not computed", false)
       at:only("attn_uses_sequence_id", "false", false)
-      at:value("attn_impl")
+      at:only("rope", "false: rotary positions are not computed", false)
+      at:only("qk_gn", "false: norms of each head are not computed", false)
+      at:only("sliding_window_size", "-1: windows are not computed", -1)
+      for _, name in ipairs { "attn_impl", "rope_theta", "rope_impl", "rope_dail_config", "rope_hf_config" } do
+        at:value(name)
+      end
       at:known(harmless)
-      config:only("no_bias", "true: biases are not computed", true)
-      config:only("logit_scale", "null")
-      config:only("expansion_ratio", "4", 4)
-      config:only("norm_type", "low_precision_layernorm or layernorm", "low_precision_layernorm", "layernorm")
-      for _, name in ipairs { "embedding_fraction", "init_config", "init_device", "learned_pos_emb", "tokenizer_name",
-                              "verbose", "emb_pdrop" } do config:value(name) end
+      c.ffn = math.tointeger(math.floor(config:number("expansion_ratio", 1e-3, 64, 4) * c.hidden))
+      if config:value("logit_scale") == "inv_sqrt_d_model" then c.logits_scale = c.hidden ^ -0.5
+      elseif config:value("logit_scale") then c.logits_scale = config:number("logit_scale", 1e-6, 2 ^ 20) end
+      local other = config:inside("ffn_config") or hf.file(config.path, {}, "ffn_config.")
+      other:only("ffn_type", "mptmlp", "mptmlp")
+      other:known {}
+      config:only("fc_type", "torch", "torch")
+      config:only("residual_modification", "null")
+      for _, name in ipairs { "embedding_fraction", "init_config", "init_device", "tokenizer_name", "verbose", "emb_pdrop",
+                              "use_pad_tok_in_ffn", "residual_coeff" } do config:value(name) end
     end,
   },
   Ministral3ForCausalLM = {
@@ -702,10 +720,19 @@ local classes = {
               out = "self_attn.out_proj", gate = false, up = "fc1", down = "fc2",
               final_norm = "model.decoder.final_layer_norm" },
     set = function(config, c, positions)
-      config:only("do_layer_norm_before", "true: norms after the blocks are not computed", true)
-      config:only("_remove_final_layer_norm", "false", false)
-      config:only("layer_norm_elementwise_affine", "true: norms without weights are not computed", true)
-      config:only("word_embed_proj_dim", "hidden_size " .. c.hidden, c.hidden)
+      local names = c.names
+      local before = config:flag("do_layer_norm_before", true)      -- 350m: of the sums
+      if not before then
+        names.attention_sum_norm, names.ffn_sum_norm = names.attention_norm, names.ffn_norm
+        names.attention_norm, names.ffn_norm = false, false
+      end
+      if config:flag("_remove_final_layer_norm", false) or not before then names.final_norm = false end
+      c.norm_gain = config:flag("layer_norm_elementwise_affine", true)
+      c.norm_bias = c.norm_gain
+      c.embedding_width = config:count("word_embed_proj_dim", 1, 2 ^ 17, c.hidden)
+      if c.embedding_width ~= c.hidden then
+        names.embedding_in, names.embedding_out = "model.decoder.project_in", "model.decoder.project_out"
+      end
       c.first_position, c.positions = 2, positions + 2
       c.qkv_bias = config:flag("enable_bias", true)
       c.out_bias, c.ffn_bias = c.qkv_bias, c.qkv_bias

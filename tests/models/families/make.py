@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from drawn import numbers
 import chatglm
+import mpt  # transformers.MPTForCausalLM
 
 HERE = pathlib.Path("tests/models/families")
 PROMPTS = [[7], [3, 61, 24, 90, 11, 45, 8, 77, 30, 2, 52, 19, 66]]
@@ -61,6 +62,15 @@ NEWER = {"language_model.model.": "model.language_model.", "language_model.lm_he
 VISION = dict(hidden_size=32, intermediate_size=40, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14)
 
 GEMMA4 = ["moe_intermediate_size", "num_experts", "top_k_experts"]  # without experts
+
+# of MosaicML's own code
+MPT_ATTENTION = dict(attn_type="multihead_attention", attn_pdrop=0.0, attn_impl="torch", qk_ln=False, clip_qkv=None,
+                     softmax_scale=None, prefix_lm=False, attn_uses_sequence_id=False, alibi=False, alibi_bias_max=8,
+                     kv_n_heads=3, rope=False, sliding_window_size=-1)
+MPT = dict(COMMON, d_model=48, n_heads=3, n_layers=2, max_seq_len=72, expansion_ratio=4, attn_config=MPT_ATTENTION,
+           ffn_config=dict(ffn_type="mptmlp"), fc_type="torch", learned_pos_emb=True, no_bias=True, embedding_fraction=1.0,
+           norm_type="low_precision_layernorm", layer_norm_epsilon=1e-3, logit_scale=None)
+MPT_IDLE = ["attn_impl", "attn_pdrop", "embedding_fraction"]
 
 # name: class, settings, changes of config.json (None: the field is removed), fields that others turn off
 CASES = {
@@ -284,6 +294,15 @@ CASES = {
                             attn_config=dict(alibi_bias_max=3), tie_word_embeddings=False),
                 {"architectures": ["MPTForCausalLM"], "attn_config": {"alibi_bias_max": 3}, **without("layer_norm_epsilon", "expansion_ratio", "norm_type")},
                 ["attn_impl", "attn_pdrop", "embedding_fraction", "emb_pdrop", "learned_pos_emb", "init_device"]),
+    "mpt-learned": ("MPT", dict(MPT, attn_config=dict(MPT_ATTENTION, qk_ln=True, clip_qkv=0.4), no_bias=False,
+                                expansion_ratio=3, logit_scale="inv_sqrt_d_model"), {}, MPT_IDLE + ["alibi_bias_max", "kv_n_heads"]),
+    "mpt-grouped": ("MPT", dict(MPT, n_heads=4, d_model=64,
+                                attn_config=dict(MPT_ATTENTION, attn_type="grouped_query_attention", kv_n_heads=2,
+                                                 alibi=True, alibi_bias_max=4), norm_type="rmsnorm",
+                                logit_scale=0.5), {}, MPT_IDLE + ["learned_pos_emb"]),
+    "mpt-plain": ("MPT", dict(MPT, attn_config=dict(MPT_ATTENTION, attn_type="multiquery_attention", qk_ln=True),
+                              learned_pos_emb=False, no_bias=False, norm_type="low_precision_rmsnorm"), {},
+                  MPT_IDLE + ["alibi_bias_max", "kv_n_heads"]),
     "falcon-rw": ("Falcon", dict(SIZES, hidden_size=192, num_attention_heads=12, multi_query=False, parallel_attn=False,
                                  bias=True, alibi=True, ffn_hidden_size=88), without("intermediate_size"),
                   ["num_kv_heads", "rope_theta"]),
@@ -396,6 +415,10 @@ CASES = {
                      **without("_sliding_window_pattern", "sliding_window_pattern")}, ["rope_local_base_freq"]),
     "opt": ("OPT", dict(SIZES, ffn_dim=88), without("intermediate_size", "tie_word_embeddings", "enable_bias",
                                                     "activation_function", "word_embed_proj_dim")),
+    "opt-350m": ("OPT", dict(SIZES, ffn_dim=88, do_layer_norm_before=False, word_embed_proj_dim=40),
+                 without("intermediate_size"), ["_remove_final_layer_norm"]),
+    "opt-bare": ("OPT", dict(SIZES, ffn_dim=88, _remove_final_layer_norm=True, layer_norm_elementwise_affine=False,
+                             word_embed_proj_dim=72, tie_word_embeddings=False), without("intermediate_size")),
     "opt-plain": ("OPT", dict(SIZES, ffn_dim=40, enable_bias=False, tie_word_embeddings=False,
                               activation_function="gelu"), without("intermediate_size")),
     "mixtral": ("Mixtral", dict(GQA, num_local_experts=5, num_experts_per_tok=2, **rope(1e4), rms_norm_eps=1e-3,
