@@ -195,6 +195,12 @@ enum {
 };
 
 enum {
+    POSITIONS_D,
+    POSITIONS_PT,
+    POSITIONS_OFFSET,
+};
+
+enum {
     GLU_F,
     GLU_KIND,
     GLU_ROWS_S,

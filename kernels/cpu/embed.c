@@ -5,6 +5,7 @@
  *   w [V,D], p [P,D], s [types,D] of any storage type, y [T,D] fp32
  *
  * embed_part: of several ranks each has the P rows from id rank * P on, and zeros for other ids.
+ * positions: the second term alone.
  *
  * Ids, positions and types come from the host, which has checked them. */
 //@ kernel  embed
@@ -26,6 +27,13 @@
 //@ match   y = embed_part(ids(), w)
 //@ consts  P: P  D: D  WT: type(w)  CONTEXT: CONTEXT  ENCODE: ENCODE
 //@ moves   T * D * (4 + sizeof(w))
+
+//@ kernel  positions
+//@ rank    97
+//@ args    p[P,D] $token -> y
+//@ match   y = positions(p)
+//@ consts  D: D  PT: type(p)  OFFSET: positions.offset
+//@ moves   T * D * (4 + sizeof(p))
 #ifndef LEVEL
 #define BODY "embed.c"
 #include "each.h"
@@ -97,6 +105,29 @@ void AT(embed_part)(const CpuCall *c)
         }
         for (int64_t i = 0; i < D; i += LANES) {
             const Vf v = AT(embed_load)(w + row * D * cpu_type_bytes(wt), wt, i, D - i);
+
+            if (i + LANES <= D)
+                vstore(y + t * D + i, v);
+            else
+                vstore_n(y + t * D + i, v, D - i);
+        }
+    }
+}
+
+void AT(positions)(const CpuCall *c)
+{
+    const char *p = c->arg[0];
+    const FtxToken *token = c->arg[1];
+    float *y = c->arg[2];
+    const int64_t D = c->k[POSITIONS_D], pt = c->k[POSITIONS_PT];
+    int64_t first, last;
+
+    cpu_share(c, c->T, &first, &last);
+    for (int64_t t = first; t < last; t++) {
+        const char *row = p + (token[t].pos + c->k[POSITIONS_OFFSET]) * D * cpu_type_bytes(pt);
+
+        for (int64_t i = 0; i < D; i += LANES) {
+            const Vf v = AT(embed_load)(row, pt, i, D - i);
 
             if (i + LANES <= D)
                 vstore(y + t * D + i, v);

@@ -39,7 +39,7 @@ static inline int64_t cpu_type_bytes(int64_t type)
  * A: also at amx. */
 // clang-format off
 #define CPU_FAMILIES(F, D, A) \
-    F(embed) F(embed_part) F(linear) F(rmsnorm) F(layernorm) F(act) F(glu) F(add) F(mul) F(mul_by) F(slice) F(join) F(scale) F(rope) \
+    F(embed) F(embed_part) F(positions) F(linear) F(rmsnorm) F(layernorm) F(act) F(glu) F(add) F(mul) F(mul_by) F(slice) F(join) F(scale) F(rope) \
     F(head_norm) F(append) F(append_norm) F(cache) F(cache_keys) F(attend) F(keys_attend) F(head_linear) F(attend_paged) F(attend_packed) F(attend_texts) \
     F(cross_append) \
     F(cross_cache) F(attend_cross) F(clamp) F(glu_clamped) F(scale_by_position) F(slice_heads) F(join_parts) \

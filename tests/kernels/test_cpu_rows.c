@@ -187,6 +187,12 @@ static void embedding(void **state)
                  T, 2, 2);
             assert_memory_equal(y, want, sizeof *y * T * D);
             assert_memory_equal(history, wanted, sizeof history);
+            for (int t = 0; t < T; t++)
+                for (int k = 0; k < D; k++)
+                    want[t * D + k] = (float)ref_at((RefTensor){p, pt}, (int64_t)(token[t].pos + 3) * D + k);
+            call(kernel_at("positions", level), (void *const[]){p, token, y},
+                 (const int64_t[]){[POSITIONS_D] = D, [POSITIONS_PT] = pt, [POSITIONS_OFFSET] = 3}, T, 2, 2);
+            assert_memory_equal(y, want, sizeof *y * T * D);
             free(w), free(p), free(y), free(want);
         }
 }

@@ -391,6 +391,8 @@ static void call(const char *family, const int64_t *k, int T, int S)
 
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         values[i] = (float)(i % 17) - 8.0f;
+    if (strcmp(family, "positions") == 0)
+        token[2].pos = (int)artifact.facts->context - 1;
     if (strstr(operands, "$rows"))
         arg[1] = rows;
     if (strstr(operands, "$token"))
@@ -520,6 +522,7 @@ static void test_other_kernels(void **state)
     call_part("gather_logits");
     call_part("embed_part");
     call("scale_by_position", (const int64_t[]){21, eps, 4, 1}, 4, 2);
+    call("positions", (const int64_t[]){21, DT_BF16, 2}, 4, 2);
     call("slice_heads", (const int64_t[]){3, 4, 7, 3}, 4, 2);
     call("join_parts", (const int64_t[]){3, 4, 5, 1}, 4, 2);
     call("join_parts", (const int64_t[]){3, 4, 5, 3}, 4, 2);

@@ -14,7 +14,7 @@ static void add_rows(Suite *s, DType t, int C)
         "glu relu2",    "glu quick_gelu", "add",      "mul",          "gated",       "columns",
         "scale",        "norm 1",         "norm 2",   "norm and add", "last",        "embed",
         "positions",    "scaled",         "entry",    "slice",        "join",        "clamp",
-        "limits",       "tempered",       "id",       "rms",          "deviation"};
+        "limits",       "tempered",       "id",       "rms",          "deviation",   "places"};
 
     for (size_t i = 0; i < LEN(ops); i++) {
         Ir g = begin();
@@ -60,6 +60,8 @@ static void add_rows(Suite *s, DType t, int C)
         else if (strcmp(op, "positions") == 0)
             add(&g, "add %%%d %%%d : [T,%d] %s", x,
                 add(&g, "positions %%%d {offset=2} : [T,%d] %s", weight(&g, "p", 70, C, t), C, type), C, type);
+        else if (strcmp(op, "places") == 0)
+            add(&g, "positions %%%d {offset=2} : [T,%d] %s", weight(&g, "p", 70, C, C < 100 ? t : DT_BF16), C, type);
         else if (strcmp(op, "scaled") == 0)
             add(&g, "scale %%%d {by=1.5} : [T,%d] %s", x, C, type);
         else if (strcmp(op, "entry") == 0) { /* the embedding of an encoder */
