@@ -55,7 +55,7 @@ local fields = {
   attention = config.word({ "cache", "causal", "full" }, "cache"),
   norm_heads = config.flag(false),                                  -- names.q_norm, k_norm: of each head, not of all
   norm_each = config.word({ "", "matrix", "stack" }, ""),           -- each head has its own gain: rows of a matrix; tensors norms.*
-  norm_rotated = config.flag(false),                                -- rotated heads are normed, without gain
+  norm_rotated = config.flag(false),                                -- rotated heads are normed; without names.q_norm without gain
   norm_values = config.flag(false),                                 -- heads of values are normed, without gain
   values_of_keys = config.flag(false),                              -- the product that gives keys gives values, too
   layer_width = config.count(0, 2 ^ 16, 0),                         -- of what a layer reads of the tokens' embeddings beside h
@@ -157,7 +157,7 @@ local function attention(c, x, name, layer)                         -- x [T, D]
     if not c.clip_first then q, k, v = clipped(c, q), clipped(c, k), clipped(c, v) end
     q, k, v = nn.split_heads(q, c.heads), nn.split_heads(k, c.kv_heads), nn.split_heads(v, c.kv_heads)
   end
-  q, k = normed(true)
+  if not c.norm_rotated then q, k = normed(true) end
   if v and c.norm_values then v = nn.rmsnorm(v, nil, c.norm_eps) end
   local window = c.windows[layer + 1] or 0
   local near = c.rope_windowed
@@ -165,7 +165,10 @@ local function attention(c, x, name, layer)                         -- x [T, D]
   local turned = not (c.names.positions or c.alibi or c.unrotated[layer + 1])
   if turned and c.rope_twice then q, k = rotate_twice(c, q), rotate_twice(c, k)
   elseif turned then q, k = nn.rope(q, rope), k and nn.rope(k, rope) end
-  if turned and c.norm_rotated then q, k = nn.rmsnorm(q, nil, c.norm_eps), nn.rmsnorm(k, nil, c.norm_eps) end
+  if turned and c.norm_rotated then
+    if c.names.q_norm then q, k = normed(true)
+    else q, k = nn.rmsnorm(q, nil, c.norm_eps), nn.rmsnorm(k, nil, c.norm_eps) end
+  end
   if c.q_scales[layer + 1] then
     q = nn.split_heads(nn.scale_by_position(nn.join_heads(q), c.q_scales[layer + 1]), c.heads)
   end
@@ -283,7 +286,10 @@ return function(given)
   local unused = { (c.tie_embeddings or encoder) and n.head .. ".weight" or nil }
   if encoder and c.head_bias then table.insert(unused, n.head .. ".bias") end
   for _, name in ipairs(c.unused) do table.insert(unused, name) end
-  nn.checkpoint { prefixes = { n.prefix }, unused = unused, heads = c.left_out }
+  nn.checkpoint {
+    prefixes = { n.prefix }, unused = unused, heads = c.left_out,
+    copies = c.tie_embeddings and not encoder and { n.head .. ".weight", n.embedding .. ".weight" } or nil,
+  }
   local width = c.embedding_width > 0 and c.embedding_width or c.hidden
   local embedding = nn.weight(n.embedding .. ".weight", { c.vocab, width })
   local h = c.embedding_scale * nn.embed(nn.ids(), embedding)

@@ -65,6 +65,7 @@ return function(given)
     prefixes = { "transformer." },                                  -- the oldest checkpoints have none
     unused = { "transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias", -- the causal mask
                (c.tie_embeddings or c.attention ~= "cache") and "lm_head.weight" or nil },
+    copies = c.tie_embeddings and c.attention == "cache" and { "lm_head.weight", "transformer.wte.weight" } or nil,
   }
   local embedding = nn.weight("transformer.wte.weight", { c.vocab, c.hidden })
   local positions = nn.weight("transformer.wpe.weight", { c.positions, c.hidden })

@@ -58,6 +58,7 @@ return function(given)
   nn.checkpoint {
     prefixes = { "model." },
     unused = { "model.layers.*.self_attn.rotary_emb.inv_freq", c.tie_embeddings and "lm_head.weight" or nil },
+    copies = c.tie_embeddings and { "lm_head.weight", "model.embed_tokens.weight" } or nil,
   }
   local embedding = nn.weight("model.embed_tokens.weight", { c.vocab, c.hidden })
   local h = nn.embed(nn.ids(), embedding)                           -- [T, D]

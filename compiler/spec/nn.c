@@ -102,10 +102,11 @@ static int nn_checkpoint(lua_State *L)
         const char *name;
         NameList *list;
     } lists[] = {{"prefixes", &spec->prefixes}, {"renamed", &spec->renamed}, {"unused", &spec->ignored},
-                 {"stored", &spec->stored},     {"paired", &spec->paired},   {"heads", &spec->head_names}};
+                 {"stored", &spec->stored},     {"paired", &spec->paired},   {"heads", &spec->head_names},
+                 {"copies", &spec->copies}};
 
     luaL_checkstack(L, 8, NULL);
-    if (!arg_options(L, 1, "prefixes renamed unused stored paired heads", "checkpoint"))
+    if (!arg_options(L, 1, "prefixes renamed unused copies stored paired heads", "checkpoint"))
         return 0;
     for (size_t which = 0; which < LEN(lists); which++) {
         if (lua_getfield(L, 1, lists[which].name) == LUA_TNIL)
@@ -114,6 +115,8 @@ static int nn_checkpoint(lua_State *L)
             return sandbox_fail(L, "checkpoint: %s must be a list of names", lists[which].name);
         if (lists[which].list == &spec->renamed && lua_rawlen(L, -1) % 2)
             return sandbox_fail(L, "checkpoint: renamed must be a list of pairs: a name's end, and its older form");
+        if (lists[which].list == &spec->copies && lua_rawlen(L, -1) % 2)
+            return sandbox_fail(L, "checkpoint: copies must be a list of pairs: a tensor's name, and the weight's");
         if (lists[which].list == &spec->stored && lua_rawlen(L, -1) % 2)
             return sandbox_fail(L, "checkpoint: stored must be a list of pairs: a tensor's name, and the weight's");
         for (lua_Integer i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++, lua_pop(L, 1)) {

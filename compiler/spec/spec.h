@@ -27,6 +27,7 @@ typedef struct Spec {
     NameList prefixes; /* "transformer.": may be missing, or there where the weight has none */
     NameList renamed;  /* "LayerNorm.weight", "LayerNorm.gamma": the end of a name, and an older one, in turn */
     NameList ignored;  /* tensors that may stay unused; * stands for digits */
+    NameList copies;   /* "lm_head.weight", "wte.weight": an unused tensor and the weight that it must equal, in turn */
     NameList stored; /* "blk.*.attn_q", "model.layers.*.self_attn.q_proj": a tensor's name in the file and the weight's
                             name, in turn, without ".weight" and ".bias"; * stands for digits */
     NameList paired; /* of these file names: the rows of a head lie as neighbouring pairs (RoPE), not as halves */

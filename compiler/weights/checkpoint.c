@@ -399,6 +399,22 @@ void checkpoint_mark(const Checkpoint *c, const Spec *spec)
     }
 }
 
+/* Checks that each tensor in whose place the model has another one is the same. */
+static bool check_copies(const Checkpoint *c, const Spec *spec, Diag *d)
+{
+    for (size_t i = 0; i + 1 < spec->copies.n; i += 2) {
+        const Tensor *t = checkpoint_find(c, spec, spec->copies.at[i]),
+                     *own = checkpoint_find(c, spec, spec->copies.at[i + 1]);
+
+        if (t && own && (t->type != own->type || t->bytes != own->bytes || memcmp(t->at, own->at, t->bytes) != 0))
+            return diag_error(d, (Loc){c->path, 0},
+                              "tensor \"%.200s\" is not the same as \"%.200s\", which %s has in its place; if it is "
+                              "right, set tie_word_embeddings in config.json to false",
+                              t->name, own->name, spec->name);
+    }
+    return true;
+}
+
 bool checkpoint_check(const Checkpoint *c, const Spec *spec, Diag *d)
 {
     Arena *scratch = arena_open();
@@ -422,7 +438,7 @@ bool checkpoint_check(const Checkpoint *c, const Spec *spec, Diag *d)
         ok = diag_error(d, (Loc){c->path, 0}, "tensor \"%.200s\" %s and %zu more are not used by %s", first->name,
                         tensor_shape(first, scratch), unused - 1, spec->name);
     arena_close(scratch);
-    return ok;
+    return ok && check_copies(c, spec, d);
 }
 
 const char *checkpoint_stored(const Checkpoint *c)

@@ -27,7 +27,8 @@ const char *checkpoint_adapters(const Checkpoint *c);
  * checkpoint_adapt, before the graph's passes. */
 void checkpoint_mark(const Checkpoint *c, const Spec *spec);
 
-/* Checks that every WEIGHT of the graph is there with its shape, and that every tensor is used or may stay unused.
+/* Checks that every WEIGHT of the graph is there with its shape, and that every tensor is used or may stay unused,
+ * and is then the same as the weight that it is a copy of.
  * The message names the tensor, the line of the spec, what was expected and what was found. */
 bool checkpoint_check(const Checkpoint *c, const Spec *spec, Diag *d);
 

@@ -100,6 +100,29 @@ local function granite(config, c)
   c.logits_scale = 1 / config:number("logits_scaling", 1e-6, 1e6, 1.0)
 end
 
+-- Heads are normed behind RoPE. "dynamic" with alpha is a larger theta, whatever the length of the text.
+local hunyuan_rope = { "alpha", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "factor" }
+local function hunyuan(config, c)
+  local at = hf.rope_object(config)
+  same_bias(config, c, "attention_bias")
+  c.norm_heads, c.norm_rotated = true, true
+  c.names.q_norm, c.names.k_norm = "self_attn.query_layernorm", "self_attn.key_layernorm"
+  if at and (at:value("rope_type") or at:value("type")) == "dynamic" and at:value("alpha") then
+    local theta = (at:value("rope_theta") and at or config):number("rope_theta", 1, 1e12, 10000.0)
+    c.rope = ropes.ntk(theta, c.head_dim, at:number("alpha", 1e-6, 1e6))
+  end
+  config:only("pretraining_tp", "1", 1)
+  config:only("use_qk_norm", "true: heads are normed", true)
+  config:only("use_rotary_pos_emb", "true", true)
+  config:only("norm_type", "rms", "rms")
+  config:only("attention_head_dim", "the value of head_dim", c.head_dim)
+  for _, name in ipairs {
+    "add_classification_head", "cla_share_factor", "class_num", "dense_list", "enable_lm_head_fp32", "eod_token_id",
+    "im_end_id", "im_newline_id", "im_start_id", "mask_init_id", "num_media_embeds", "org_vocab_size", "pad_id",
+    "pool_type", "text_end_id", "text_start_id",
+  } do config:value(name) end
+end
+
 local function qwen_windows(config, c)
   local use = config:flag("use_sliding_window", false)
   local first = config:count("max_window_layers", 0, 1024, 28)
@@ -272,6 +295,76 @@ local classes = {
       c.windows = windows(config, c.layers, size, function(i) return size > 0 and (i + 1) % pattern ~= 0 end)
       for i = 1, c.layers do c.unrotated[i] = size > 0 and c.windows[i] == 0 end
       c.norm_heads = true
+    end,
+  },
+  -- EXAONE 3 and 3.5
+  ExaoneForCausalLM = {
+    type = "exaone", eps = 1e-5, kv_heads = 8, theta = 500000.0,
+    older = { layers = "num_layers", eps = "layer_norm_epsilon", activation = "activation_function" },
+    names = { prefix = "transformer.", embedding = "transformer.wte", layers = "transformer.h.",
+              final_norm = "transformer.ln_f", attention_norm = "ln_1", ffn_norm = "ln_2",
+              q = "attn.attention.q_proj", k = "attn.attention.k_proj", v = "attn.attention.v_proj",
+              out = "attn.attention.out_proj", gate = "mlp.c_fc_0", up = "mlp.c_fc_1", down = "mlp.c_proj" },
+    unused = { "transformer.h.*.attn.attention.rotary_emb.inv_freq" },
+    set = function(config, c)
+      same_bias(config, c, "attention_bias")
+      c.ffn_bias = config:flag("mlp_bias", false)
+      config:value("embed_dropout")
+    end,
+  },
+  Ernie4_5ForCausalLM = {
+    type = "ernie4_5", eps = 1e-5, kv_heads = 2, head_dim = 128, tie = true, theta = 500000.0, style = "neighbour",
+    positions = 131072,
+    set = function(config, c)
+      same_bias(config, c, "use_bias")
+      c.ffn_bias = c.qkv_bias
+      config:only("compression_ratio", "1: positions are not divided", 1)
+    end,
+  },
+  HunYuanDenseV1ForCausalLM = {
+    type = "hunyuan_v1_dense", eps = 1e-5, rope_fields = hunyuan_rope,
+    set = function(config, c)
+      hunyuan(config, c)
+      config:only("num_experts", "1", 1)
+    end,
+  },
+  SeedOssForCausalLM = {
+    type = "seed_oss", kv_heads = 8, head_dim = 128, positions = 524288,
+    set = function(config, c)
+      c.qkv_bias = config:flag("attention_bias", true)
+      c.out_bias = config:flag("attention_out_bias", false)
+      c.ffn_bias = config:flag("mlp_bias", false)
+      config:only("pretraining_tp", "1", 1)
+    end,
+  },
+  HeliumForCausalLM = {
+    type = "helium", eps = 1e-8, kv_heads = 20, head_dim = 128, theta = 100000.0, style = "neighbour", positions = 4096,
+    set = function(config, c)
+      c.qkv_bias = config:flag("attention_bias", false)
+      c.ffn_bias = config:flag("mlp_bias", false)
+    end,
+  },
+  ArceeForCausalLM = {
+    type = "arcee", eps = 1e-5, activation = "relu2", positions = 4096, names = { gate = false },
+    set = function(config, c)
+      same_bias(config, c, "attention_bias")
+      c.ffn_bias = config:flag("mlp_bias", false)
+    end,
+  },
+  InternLM3ForCausalLM = {
+    type = "internlm3", eps = 1e-5, kv_heads = 2, head_dim = 128, positions = 32768,
+    set = function(config, c)
+      same_bias(config, c, config.values.qkv_bias == nil and "attention_bias" or "qkv_bias")
+      c.ffn_bias = config:flag(config.values.bias == nil and "mlp_bias" or "bias", false)
+    end,
+  },
+  CwmForCausalLM = {
+    type = "cwm", eps = 1e-5, kv_heads = 8, head_dim = 128, theta = 1000000.0, positions = 131072,
+    set = function(config, c)
+      if not hf.rope_object(config) then config:refuse("rope_parameters", "an object") end
+      c.windows = windows(config, c.layers, window(config, 8192), function(i) return i % 4 ~= 0 end)
+      c.ffn_bias = config:flag("mlp_bias", false)
+      config:only("pretraining_tp", "1", 1)
     end,
   },
   MinistralForCausalLM = {
@@ -741,10 +834,12 @@ local classes = {
 }
 
 for name, class in pairs(mixtures {
+  hunyuan = hunyuan,
   windows = windows, window = window, same_window = same_window, same_bias = same_bias, clip = clip, granite = granite,
 }) do
   classes[name] = class
 end
+classes.HunYuanMoEV1ForCausalLM.rope_fields = hunyuan_rope
 classes.MPTForCausalLM, classes.ChatGLMForConditionalGeneration = classes.MptForCausalLM, classes.ChatGLMModel
 
 -- Fields that change no logits, and those that lib/checkout.lua reads.
@@ -851,7 +946,7 @@ end
 local lacking = {
   Apertus = "norms of queries and keys", Dbrx = "experts",
   FalconH1 = "a recurrent state", FalconMamba = "a recurrent state",
-  GraniteMoeHybrid = "a recurrent state", GraniteMoeShared = "shared experts", Jamba = "a recurrent state and experts",
+  GraniteMoeHybrid = "a recurrent state", Jamba = "a recurrent state and experts",
   Mamba = "a recurrent state", MiniMax = "experts", NemotronH = "a recurrent state",
   Phimoe = "experts", PhiMoE = "experts",
   Qwen3Next = "a recurrent state and experts",

@@ -61,6 +61,18 @@ local function sigmoid_experts(config, c)
   e.score, e.group_by, e.choice_bias, e.renorm = "sigmoid", "sum2", true, config:flag("norm_topk_prob", true)
 end
 
+-- A number, or a list with the same number for each layer.
+local function one_for_all(config, key, layers, missing)
+  local list = config:value(key)
+  if type(list) ~= "table" then return config:count(key, 1, 2 ^ 20, missing) end
+  for i = 1, math.max(layers, 1) do
+    if math.type(list[i]) ~= "integer" or list[i] < 1 or list[i] ~= list[1] then
+      config:refuse(key, "one number, or a list with the same one for each layer")
+    end
+  end
+  return list[1]
+end
+
 local shared_names = {
   router_choice = "mlp.gate.e_score_correction_bias", shared_gate = "mlp.shared_experts.gate_proj",
   shared_up = "mlp.shared_experts.up_proj", shared_down = "mlp.shared_experts.down_proj",
@@ -204,6 +216,109 @@ local classes = {
       tools.granite(config, c)
       c.experts = experts(config, 8, 2, c.ffn)
       c.experts.order = "topk_softmax"
+    end,
+  },
+  GraniteMoeSharedForCausalLM = {
+    type = "granitemoeshared",
+    names = { router = "block_sparse_moe.router.layer", expert_gate_up = "block_sparse_moe.input_linear",
+              expert_down = "block_sparse_moe.output_linear", shared_gate_up = "shared_mlp.input_linear",
+              shared_down = "shared_mlp.output_linear" },
+    set = function(config, c)
+      tools.granite(config, c)
+      c.experts = experts(config, 8, 2, c.ffn)
+      c.experts.order = "topk_softmax"
+      local shared = config:count("shared_intermediate_size", 0, 2 ^ 20, 0)
+      if shared > 0 then c.experts.shared = shared end
+    end,
+  },
+  Dots1ForCausalLM = {
+    type = "dots1", kv_heads = 32,
+    names = with(expert_names { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" }, shared_names),
+    set = function(config, c)
+      tools.same_bias(config, c, "attention_bias")
+      c.norm_heads = true
+      local first = config:count("max_window_layers", 0, 1024, 62)
+      c.windows = tools.windows(config, c.layers, tools.window(config, 4096), function(i) return i >= first end)
+      deepseek_experts(config, c, { first = 0, scale = 1.0, groups = 1, kept = 1, further = 0 })
+      sigmoid_experts(config, c)
+      c.experts.renorm = config:flag("norm_topk_prob", false)
+      config:only("scoring_func", "noaux_tc", "noaux_tc", "sigmoid")
+      config:only("topk_method", "noaux_tc", "noaux_tc")
+    end,
+  },
+  HunYuanMoEV1ForCausalLM = {
+    type = "hunyuan_v1_moe", eps = 1e-5,
+    names = with(expert_names {
+      shared_gate = "mlp.shared_mlp.gate_proj", shared_up = "mlp.shared_mlp.up_proj", shared_down = "mlp.shared_mlp.down_proj",
+    }, { router = "mlp.gate.wg" }),
+    set = function(config, c)
+      tools.hunyuan(config, c)
+      local count = config:count("num_experts", 1, 1024, 1)
+      c.experts = { count = count, k = one_for_all(config, "moe_topk", c.layers, 1), ffn = c.ffn, shared = c.ffn, renorm = true }
+      if c.experts.k > count then config:refuse("moe_topk", "up to num_experts " .. count) end
+      if one_for_all(config, "num_shared_expert", c.layers, 1) ~= 1 then config:refuse("num_shared_expert", "1") end
+      if one_for_all(config, "moe_intermediate_size", c.layers, c.ffn) ~= c.ffn then
+        config:refuse("moe_intermediate_size", "intermediate_size " .. c.ffn)
+      end
+      config:only("use_mixed_mlp_moe", "true", true)
+      for _, name in ipairs { "moe_drop_tokens", "moe_layer_num_skipped", "moe_random_routing_dropped_token" } do
+        config:value(name)
+      end
+    end,
+  },
+  Ernie4_5_MoeForCausalLM = {
+    type = "ernie4_5_moe", eps = 1e-5, kv_heads = 4, tie = true, theta = 500000.0, style = "neighbour", positions = 131072,
+    fields = { head_dim = false },
+    names = with(expert_names {}, with(with({}, shared_names), { router_choice = "mlp.moe_statics.e_score_correction_bias" })),
+    set = function(config, c)
+      local count, ffn = config:count("moe_num_experts", 1, 1024, 64), config:count("moe_intermediate_size", 1, 2 ^ 20, 1536)
+      local shared = config:count("moe_num_shared_experts", 0, 1024, 2)
+      local first, last = config:count("moe_layer_start_index", 0, 1024, 1), config:value("moe_layer_end_index")
+      local every = config:count("moe_layer_interval", 1, 1024, 1)
+      last = (last == nil or last == -1) and c.layers - 1 or config:count("moe_layer_end_index", 0, 1024)
+      c.experts = { count = count, k = config:count("moe_k", 1, count, 6), ffn = ffn, shared = shared > 0 and ffn * shared or nil,
+                    renorm = true, choice_bias = true, dense = {} }
+      for i = 0, c.layers - 1 do
+        c.experts.dense[i + 1] = (i + 1) % every ~= 0 or i < first or i > last
+      end
+      c.left_out = { "model.mtp_" }
+      config:only("use_bias", "false: biases are not computed", false)
+      config:only("moe_norm_min", "1e-12", 1e-12)
+      config:only("moe_gate", "topk", "topk")
+      config:only("moe_use_aux_free", "true", true)
+      config:only("use_rmsnorm", "true", true)
+      for _, name in ipairs { "moe_capacity", "moe_dropout_prob", "num_nextn_predict_layers", "multi_token_pred_lambda" } do
+        config:value(name)
+      end
+    end,
+  },
+  MiniMaxM2ForCausalLM = {
+    type = "minimax_m2", kv_heads = 8, head_dim = 128, theta = 5000000.0, positions = 196608,
+    names = { router = "block_sparse_moe.gate", router_choice = "block_sparse_moe.e_score_correction_bias",
+              expert_gate = "block_sparse_moe.experts.*.w1", expert_up = "block_sparse_moe.experts.*.w3",
+              expert_down = "block_sparse_moe.experts.*.w2", q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" },
+    set = function(config, c)
+      local e = experts(config, 256, 8, c.ffn)
+      e.score, e.choice_bias, e.renorm = "sigmoid", true, true
+      c.experts = e
+      if config:value("rotary_dim") then
+        local dim = config:count("rotary_dim", 2, c.head_dim)
+        if c.rope.freqs or dim % 2 ~= 0 then config:refuse("rotary_dim", "even, without another kind of RoPE") end
+        c.rope.dim = dim
+      end
+      config:only("use_qk_norm", "true", true)
+      config:only("qk_norm_type", "per_layer", "per_layer")
+      config:only("scoring_func", "sigmoid", "sigmoid")
+      config:only("use_routing_bias", "true", true)
+      config:only("shared_intermediate_size", "0: shared experts are not computed", 0)
+      for _, at in ipairs(type(config:value("attn_type_list")) == "table" and config:value("attn_type_list") or {}) do
+        if at ~= 1 then config:refuse("attn_type_list", "1 for each layer") end
+      end
+      for _, part in ipairs { "full_attention", "linear_attention", "mlp" } do
+        config:only("layernorm_" .. part .. "_beta", "1", 1)
+      end
+      for _, name in ipairs { "mlp_intermediate_size", "mtp_transformer_layers", "num_mtp_modules", "shared_moe_mode",
+                              "use_mtp" } do config:value(name) end
     end,
   },
   MixtralForCausalLM = {

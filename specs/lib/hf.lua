@@ -267,6 +267,9 @@ function hf.two_ropes(config, head_dim, positions, near_dim, both)
   if not new then return hf.rope(config, head_dim, positions, nil, whole), { theta = near, dim = near_dim or head_dim } end
   local function of(kind, class, dim)
     local values = new:inside(kind)
+    if values and (values:value("rope_type") or values:value("type") or "default") == "default" then
+      values:only("partial_rotary_factor", "1 with rope_type default", 1.0)
+    end
     return hf.rope(hf.file(config.path, { rope_parameters = values and values.values }), dim, positions, nil, class)
   end
   local made, other = of("full_attention", whole, head_dim), of("sliding_attention", windowed, near_dim or head_dim)

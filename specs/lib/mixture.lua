@@ -56,8 +56,14 @@ end
 local function shared(c, x, name)
   local n, e = c.names, c.experts
   local function weight(part, rows, columns) return nn.weight(name .. part .. ".weight", { rows, columns }) end
-  local function bias(part, rows) return e.shared_bias and nn.weight(name .. part .. ".bias", { rows }) end
-  local gate, up = weight(n.shared_gate, e.shared, c.hidden), weight(n.shared_up, e.shared, c.hidden)
+  local function bias(part, rows) return e.shared_bias and nn.weight(name .. part .. ".bias", { rows }) or nil end
+  local gate, up
+  if n.shared_gate_up then                                          -- rows of the gate, then those of up
+    local both = weight(n.shared_gate_up, 2 * e.shared, c.hidden)
+    gate, up = nn.rows(both, 0, e.shared), nn.rows(both, e.shared, e.shared)
+  else
+    gate, up = weight(n.shared_gate, e.shared, c.hidden), weight(n.shared_up, e.shared, c.hidden)
+  end
   local down = weight(n.shared_down, c.hidden, e.shared)
   if not n.shared_router then
     local y = nn.glu(nn.linear(x, gate, bias(n.shared_gate, e.shared)), nn.linear(x, up, bias(n.shared_up, e.shared)),

@@ -248,6 +248,8 @@ static void test_refused(void **state)
          "tensor \"bert.encoder.more\" [8] is not used by"},
         {{"bert", "BertForSequenceClassification", "bert.", false, "pooler.", NULL, NULL, NULL},
          "/model.safetensors; -D pooling=none, first or mean compiles the model without it"},
+        {{"llama-rope3", "LlamaForCausalLM", "", false, NULL, "lm_head.weight", NULL, NULL},
+         "tensor \"lm_head.weight\" is not the same as \"model.embed_tokens.weight\", which "},
     };
     (void)state;
 

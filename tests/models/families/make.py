@@ -27,6 +27,8 @@ SIZES = dict(COMMON, hidden_size=48, num_hidden_layers=2, num_attention_heads=3,
              max_position_embeddings=72)
 GQA = dict(SIZES, hidden_size=56, num_attention_heads=6, num_key_value_heads=2, head_dim=24)
 
+EVEN = dict(GQA, hidden_size=48)  # a multiple of the heads
+
 
 def rope(theta, partial=None, **more):
     p = {"rope_type": "default", "rope_theta": theta, **more}
@@ -303,6 +305,69 @@ CASES = {
     "mpt-plain": ("MPT", dict(MPT, attn_config=dict(MPT_ATTENTION, attn_type="multiquery_attention", qk_ln=True),
                               learned_pos_emb=False, no_bias=False, norm_type="low_precision_rmsnorm"), {},
                   MPT_IDLE + ["alibi_bias_max", "kv_n_heads"]),
+    "exaone": ("Exaone", dict(EVEN, **rope(3e3), rms_norm_eps=1e-3),
+               {"architectures": ["ExaoneForCausalLM"], "num_hidden_layers": None, "num_layers": 2, "rms_norm_eps": None,
+                "layer_norm_epsilon": 1e-3, "hidden_act": None, "activation_function": "silu"}),
+    "exaone-bias": ("Exaone", dict(SIZES, num_key_value_heads=1, attention_bias=True, mlp_bias=True, tie_word_embeddings=True,
+                                   **LLAMA3),
+                    {"architectures": ["ExaoneForCausalLM"], **without("rms_norm_eps")}),
+    "ernie": ("Ernie4_5", dict(GQA, **rope(3e3), rms_norm_eps=1e-3, use_bias=True), {}),
+    "ernie-plain": ("Ernie4_5", dict(SIZES, num_attention_heads=2, head_dim=128, tie_word_embeddings=False),
+                    {"rope_parameters": None, "rope_theta": 300.0,
+                     **without("rms_norm_eps", "head_dim", "num_key_value_heads", "use_bias")}),
+    "hunyuan": ("HunYuanDenseV1", dict(GQA, rms_norm_eps=1e-3, attention_bias=True, tie_word_embeddings=True,
+                                       **rope(500.0, rope_type="dynamic", alpha=20.0, factor=1.0, beta_fast=32, beta_slow=1,
+                                              mscale=1.0, mscale_all_dim=1.0)),
+                {}, ["beta_fast", "beta_slow", "mscale", "mscale_all_dim", "eod_token_id"]),
+    "hunyuan-plain": ("HunYuanDenseV1", dict(SIZES, head_dim=16, num_key_value_heads=3, **rope(700.0)),
+                      without("rms_norm_eps"), ["eod_token_id"]),
+    "seed-oss": ("SeedOss", dict(GQA, **rope(2e3), rms_norm_eps=1e-3, mlp_bias=True, attention_out_bias=True), {}),
+    "seed-oss-plain": ("SeedOss", dict(SIZES, num_attention_heads=16, num_key_value_heads=8, head_dim=None, hidden_size=256,
+                                       attention_bias=False, tie_word_embeddings=True, **rope(1e4)),
+                       {"rms_norm_eps": None, "mlp_bias": None, "attention_out_bias": None, "num_key_value_heads": None}),
+    "helium": ("Helium", dict(SIZES, head_dim=16, num_key_value_heads=1, **rope(3e3), rms_norm_eps=1e-3, attention_bias=True,
+                              mlp_bias=True), {}),
+    "helium-tied": ("Helium", dict(SIZES, hidden_size=128, num_attention_heads=1, num_key_value_heads=1, head_dim=128,
+                                   tie_word_embeddings=True), without("rope_parameters", "head_dim", "rms_norm_eps")),
+    "arcee": ("Arcee", dict(EVEN, **rope(3e3), rms_norm_eps=1e-3, attention_bias=True, mlp_bias=True), {}),
+    "arcee-tied": ("Arcee", dict(SIZES, num_key_value_heads=3, hidden_act="silu", tie_word_embeddings=True, **rope(1e4)),
+                   without("rms_norm_eps", "head_dim")),
+    "internlm3": ("InternLM3", dict(EVEN, **rope(3e3), rms_norm_eps=1e-3, attention_bias=True, mlp_bias=True),
+                  {"architectures": ["InternLM3ForCausalLM"]}),
+    "internlm3-old": ("InternLM3", dict(SIZES, num_attention_heads=2, head_dim=128, num_key_value_heads=2),
+                      {"architectures": ["InternLM3ForCausalLM"], "rope_parameters": None, "rope_theta": 300.0, "bias": False,
+                       "qkv_bias": False,
+                       **without("rms_norm_eps", "head_dim", "num_key_value_heads", "attention_bias", "mlp_bias")}),
+    "cwm": ("Cwm", dict(SIZES, num_hidden_layers=5, num_key_value_heads=1, head_dim=24, sliding_window=4, rms_norm_eps=1e-3,
+                        **LLAMA3), without("layer_types")),
+    "granitemoe-shared": ("GraniteMoeShared", dict(SIZES, num_key_value_heads=1, num_local_experts=6, num_experts_per_tok=3,
+                                                   shared_intermediate_size=36, attention_multiplier=0.15, residual_multiplier=0.4,
+                                                   logits_scaling=2.5, embedding_multiplier=3.0, **rope(4e3)), {}),
+    "granitemoe-unshared": ("GraniteMoeShared", dict(SIZES, num_key_value_heads=3, num_local_experts=4, num_experts_per_tok=2,
+                                                     attention_bias=True, tie_word_embeddings=True, **rope(1e4)),
+                            without("shared_intermediate_size", "rms_norm_eps")),
+    "dots1": ("Dots1", dict(SIZES, num_hidden_layers=3, num_key_value_heads=1, n_routed_experts=6, num_experts_per_tok=3,
+                            moe_intermediate_size=20, n_shared_experts=2, n_group=3, topk_group=2, routed_scaling_factor=1.7,
+                            first_k_dense_replace=1, norm_topk_prob=True, attention_bias=True, sliding_window=5,
+                            max_window_layers=1, rms_norm_eps=1e-3, **rope(1e4)), without("layer_types")),
+    "dots1-plain": ("Dots1", dict(SIZES, num_key_value_heads=3, n_routed_experts=5, num_experts_per_tok=2,
+                                  moe_intermediate_size=20, n_shared_experts=1, tie_word_embeddings=True, **rope(1e4)),
+                    without("norm_topk_prob", "first_k_dense_replace", "n_group", "topk_group", "routed_scaling_factor",
+                            "rms_norm_eps", "layer_types", "sliding_window", "max_window_layers"), ["intermediate_size"]),
+    "hunyuan-moe": ("HunYuanMoEV1", dict(GQA, num_experts=5, moe_topk=[3, 3], rms_norm_eps=1e-3, attention_bias=True,
+                                         **rope(500.0, rope_type="dynamic", alpha=20.0, factor=1.0)), {},
+                    ["eod_token_id"]),
+    "ernie-moe": ("Ernie4_5_Moe", dict(SIZES, num_hidden_layers=4, num_key_value_heads=1, moe_num_experts=6, moe_k=3,
+                                       moe_intermediate_size=20, moe_layer_interval=2, moe_num_shared_experts=2, rms_norm_eps=1e-3,
+                                       tie_word_embeddings=False, **rope(3e3)), {}, ["moe_layer_end_index"]),
+    "ernie-moe-plain": ("Ernie4_5_Moe", dict(SIZES, num_hidden_layers=3, num_key_value_heads=3, moe_num_experts=4, moe_k=2,
+                                             moe_intermediate_size=20, moe_num_shared_experts=0, moe_layer_start_index=0,
+                                             moe_layer_end_index=1, **rope(3e3)),
+                        without("tie_word_embeddings", "rms_norm_eps", "moe_layer_interval", "moe_norm_min", "use_bias")),
+    "minimax-m2": ("MiniMaxM2", dict(GQA, num_local_experts=6, num_experts_per_tok=3, rms_norm_eps=1e-3, **rope(3e3, 0.5)), {}),
+    "minimax-m2-old": ("MiniMaxM2", dict(SIZES, num_key_value_heads=1, head_dim=16, num_local_experts=4, num_experts_per_tok=2,
+                                         tie_word_embeddings=True, rotary_dim=8, rope_theta=400.0),
+                       {"rope_parameters": None, "rope_theta": 400.0, "rotary_dim": 8, **without("rms_norm_eps", "partial_rotary_factor")}),
     "falcon-rw": ("Falcon", dict(SIZES, hidden_size=192, num_attention_heads=12, multi_query=False, parallel_attn=False,
                                  bias=True, alibi=True, ffn_hidden_size=88), without("intermediate_size"),
                   ["num_kv_heads", "rope_theta"]),
@@ -509,8 +574,10 @@ def case(kind, settings, changes, idle=(), prompts=PROMPTS, names={}, more={}, h
     torch.manual_seed(0)
     if kind == "ChatGLM":
         return chatglm.case(room, settings, idle, prompts, tensor, answer)
-    cls = getattr(transformers, kind + "ForCausalLM" if prompts and not reads_images else kind)
-    made = cls((config_of(kind) if prompts and not reads_images else cls.config_class)(**settings))
+    made_by = cls = getattr(transformers, kind + "ForCausalLM" if prompts and not reads_images else kind, None)
+    if not cls:  # another class computes it
+        cls, made_by = transformers.AutoModelForCausalLM, transformers.AutoModelForCausalLM.from_config
+    made = made_by((config_of(kind) if prompts and not reads_images else cls.config_class)(**settings))
     made.save_pretrained(room)
     path = room / "model.safetensors"
     with safe_open(path, "pt") as f:

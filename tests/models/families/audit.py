@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""audit.py - every field of config.json, with another value and without one: ftxc beside transformers.
+
+    /tmp/families/bin/python tests/models/families/audit.py build/ftxc [NAME...]      # from the top folder
+
+Of each case of make.py (NAME: those whose names begin so; none: the first of each class) the field becomes another value, or is
+taken out of the file; transformers makes or loads the model, ftxc compiles the same folder. A line for each field:
+
+    equal     logits after a prompt within 1e-4 of the largest, five greedy tokens equal
+    refused   by ftxc, and what it says
+    wrong     ftxc computes something else; exit status 1
+    (nothing) transformers has no such model"""
+import json, os, pathlib, shutil, subprocess, sys, tempfile
+import numpy, torch, transformers
+import make
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+LEFT = {"architectures", "model_type", "dtype", "transformers_version", "vocab_size", "use_cache", "bos_token_id", "eos_token_id",
+        "pad_token_id", "sep_token_id", "max_position_embeddings", "n_positions", "initializer_range", "init_std", "text_config", "vision_config",
+        "output_router_logits", "is_decoder", "id2label", "label2id", "_name_or_path"}
+PROMPT = make.PROMPTS[1]
+
+
+def other(value):
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1 if value % 2 else value * 2
+    if isinstance(value, float):
+        return value * 0.6
+    if value == "silu":
+        return "gelu_pytorch_tanh"
+    if isinstance(value, str):
+        return "relu"
+    if value is None:
+        return 3
+    return None
+
+
+def drawn(cls, room):
+    path = room / "model.safetensors"
+    with safe_open(path, "pt") as f:
+        tensors = {n: make.tensor(n, f.get_tensor(n)) for n in f.keys()}
+    save_file(tensors, path, {"format": "pt"})
+
+
+def load(cls, kind, room):
+    model, info = cls.from_pretrained(room, dtype=torch.float32, output_loading_info=True,
+                                      attn_implementation=make.ATTENTION.get(kind, "eager"))
+    if any(info[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")):
+        raise ValueError("tensors do not fit")
+    return model.eval()
+
+
+def wanted(model):
+    ids, first = list(PROMPT), None
+    for _ in range(5):
+        logits = model(torch.tensor([ids]), use_cache=False).logits[0, -1]
+        first = logits if first is None else first
+        ids.append(int(logits.argmax()))
+    return first.numpy(), ids[len(PROMPT):]
+
+
+def got(ftxc, room):
+    """logits and ids of ftxc, or what it says"""
+    out = subprocess.run([ftxc, "compile", room, "-o", room / "m.ftx", "-q", "-t", "cpu"], capture_output=True, text=True)
+    if out.returncode:
+        lines = [l for l in out.stderr.splitlines() if "no tokenizer.json" not in l]
+        return " ".join(lines).replace(str(room), "").replace("ftxc: ", "")
+    out = subprocess.run([ftxc, "run", room / "m.ftx", "--ids", ",".join(map(str, PROMPT)), "--json", "--logits", "--greedy", "-n",
+                          "5"], capture_output=True, text=True)
+    if out.returncode:
+        return "run: " + out.stderr.strip()
+    answer = json.loads(out.stdout)
+    return numpy.array(answer["logits"], numpy.float32), answer["ids"]
+
+
+def compare(ftxc, model, room):
+    with torch.no_grad():
+        logits, ids = wanted(model)
+    mine = got(ftxc, room)
+    if isinstance(mine, str):
+        return "refused", mine
+    if not numpy.isfinite(logits).all():
+        return None, ""
+    away = float(abs(mine[0] - logits).max() / abs(logits).max())
+    n = min(len(mine[1]), len(ids))  # an end token
+    return ("equal", "") if away < 1e-4 and n and mine[1][:n] == ids[:n] else ("wrong", f"{away:.2g} away, {mine[1]} {ids}")
+
+
+def fields(config, path=()):
+    for key, value in config.items():
+        if key in LEFT:
+            continue
+        if isinstance(value, dict):
+            yield from fields(value, (*path, key))
+        yield (*path, key), value
+
+
+def changed(settings, path, value, remove=False):
+    made = json.loads(json.dumps(settings))
+    inside = made
+    for key in path[:-1]:
+        inside = inside.setdefault(key, {})
+    if remove:
+        inside.pop(path[-1], None)
+    else:
+        inside[path[-1]] = value
+    return made
+
+
+def audit(ftxc, name, kind, settings, changes):
+    bad, cls = 0, getattr(transformers, kind + "ForCausalLM", None) or getattr(transformers, kind)
+    config_class = cls.config_class if kind.endswith("Generation") else make.config_of(kind)
+
+    def attempt(what, made_of, edit):
+        nonlocal bad
+        room = pathlib.Path(tempfile.mkdtemp())
+        try:
+            torch.manual_seed(0)
+            model = cls(config_class(**made_of))
+            model.save_pretrained(room)
+            drawn(cls, room)
+            config = json.loads((room / "config.json").read_text())
+            config = edit(config)
+            (room / "config.json").write_text(json.dumps(config))
+            model = load(cls, kind, room)
+            result, why = compare(ftxc, model, room)
+        except Exception as e:  # transformers has no such model
+            result, why = None, repr(e)[:100]
+        finally:
+            shutil.rmtree(room)
+        if result:
+            print(f"{result:8} {name:16} {what}{': ' + why if why else ''}", flush=True)
+        bad += result == "wrong"
+        return config if result else {}
+
+    config = attempt("as it is", settings, lambda c: c)
+    for path, value in fields(config):
+        text = ".".join(path)
+        if other(value) is not None:
+            attempt(f"{text} = {other(value)}", changed(settings, path, other(value)), lambda c: c)
+        attempt(f"{text} is missing", settings, lambda c: changed(c, path, None, True))
+        if value is not None:
+            attempt(f"{text} = null", settings, lambda c: changed(c, path, None))
+    return bad
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    bad, seen, ftxc = 0, set(), os.path.abspath(sys.argv[1])
+    for name, (kind, settings, changes, *_) in make.CASES.items():
+        chosen = any(name.startswith(n) for n in sys.argv[2:]) if sys.argv[2:] else kind not in seen
+        if kind != "ChatGLM" and chosen:
+            seen.add(kind)
+            bad += audit(ftxc, name, kind, settings, changes)
+    sys.exit(bad > 0)
