@@ -65,6 +65,7 @@ local fields = {
   laurel = config.count(0, 2 ^ 16, 0),                              -- rank of what is added to a block's input; 0: nothing is
   ffn_cut = config.number(-64, 64, -64),                            -- gates count from so many deviations above their mean; -64: all
   groups = config.count(1, 1024, 1),                                -- blocks of heads in names.qkv, each q, k, v
+  values_first = config.flag(false),                                -- each q, v, k
   qkv_bias = config.flag(false),
   out_bias = config.flag(false),
   ffn_bias = config.flag(false),
@@ -123,7 +124,9 @@ local function projections(c, x, name)
     local every = c.groups > 1 and block or nil
     return nn.linear(x, nn.rows(w, from, count, every), b and nn.rows(b, from, count, every))
   end
-  return part(0, of_q), part(of_q, of_kv), part(of_q + of_kv, of_kv)
+  local k, v = of_q, of_q + of_kv
+  if c.values_first then k, v = v, k end
+  return part(0, of_q), part(k, of_kv), part(v, of_kv)
 end
 
 local function clipped(c, x)

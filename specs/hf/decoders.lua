@@ -450,6 +450,71 @@ local classes = {
       c.parallel, c.ffn_bias, c.head_bias = true, true, true
     end,
   },
+  CodeGenForCausalLM = {
+    type = "codegen", norm = "layer", eps = 1e-5, activation = "gelu_new", style = "neighbour", widening = 4,
+    fields = { hidden = "n_embd", layers = "n_layer", heads = "n_head", ffn = "n_inner", kv_heads = false,
+               head_dim = false, eps = "layer_norm_epsilon", activation = "activation_function",
+               positions = "n_positions", theta = false },
+    names = { prefix = "transformer.", embedding = "transformer.wte", layers = "transformer.h.",
+              attention_norm = "ln_1", ffn_norm = false, qkv = "attn.qkv_proj", out = "attn.out_proj",
+              gate = false, up = "mlp.fc_in", down = "mlp.fc_out", final_norm = "transformer.ln_f" },
+    unused = { "transformer.h.*.attn.causal_mask" },
+    set = function(config, c)
+      if config.values.rotary_dim ~= nil and config:value("rotary_dim") == nil then
+        config:refuse("rotary_dim", "an even number up to n_embd / n_head")
+      end
+      c.rope.dim = config:count("rotary_dim", 2, c.head_dim, 64)
+      if c.heads % 4 ~= 0 then config:refuse("n_head", "a multiple of 4: the class cuts its matrix so") end
+      c.groups, c.values_first = 4, true
+      c.parallel, c.ffn_bias, c.head_bias = true, true, true
+      config:value("n_ctx")
+    end,
+  },
+  GPTNeoForCausalLM = {
+    type = "gpt_neo", norm = "layer", eps = 1e-5, activation = "gelu_new", tie = true, widening = 4,
+    fields = { layers = "num_layers", heads = "num_heads", kv_heads = false, head_dim = false,
+               eps = "layer_norm_epsilon", activation = "activation_function", theta = false },
+    names = { prefix = "transformer.", embedding = "transformer.wte", positions = "transformer.wpe",
+              layers = "transformer.h.", attention_norm = "ln_1", ffn_norm = "ln_2", q = "attn.attention.q_proj",
+              k = "attn.attention.k_proj", v = "attn.attention.v_proj", out = "attn.attention.out_proj", gate = false,
+              up = "mlp.c_fc", down = "mlp.c_proj", final_norm = "transformer.ln_f" },
+    unused = { "transformer.h.*.attn.attention.bias", "transformer.h.*.attn.attention.masked_bias" },
+    set = function(config, c, positions)
+      local size, kinds = config:count("window_size", 1, 2 ^ 24, 256), config:value("attention_types")
+      local whole = "pairs of a list of global and local and how often it stands in a row, num_layers in all"
+      c.positions, c.scale, c.windows = positions, 1, {}
+      c.out_bias, c.ffn_bias = true, true
+      for _, name in ipairs { "attention_layers", "embed_dropout", "resid_dropout" } do config:value(name) end
+      for _, run in ipairs(kinds == nil and { { { "global", "local" }, 12 } } or type(kinds) == "table" and kinds or {}) do
+        local list, times = table.unpack(type(run) == "table" and run or {})
+        if type(list) ~= "table" or math.type(times) ~= "integer" or times < 1 or times > 1024 then
+          config:refuse("attention_types", whole)
+        end
+        for _ = 1, times do
+          for _, kind in ipairs(list) do
+            if kind ~= "global" and kind ~= "local" then config:refuse("attention_types", whole) end
+            table.insert(c.windows, kind == "local" and size or 0)
+          end
+        end
+      end
+      if #c.windows ~= c.layers then config:refuse("attention_types", whole) end
+    end,
+  },
+  BioGptForCausalLM = {
+    type = "biogpt", norm = "layer", eps = 1e-5, activation = "gelu", tie = true,
+    fields = { kv_heads = false, head_dim = false, eps = false, theta = false },
+    names = { prefix = "biogpt.", embedding = "biogpt.embed_tokens", positions = "biogpt.embed_positions",
+              layers = "biogpt.layers.", attention_norm = "self_attn_layer_norm", ffn_norm = "final_layer_norm",
+              out = "self_attn.out_proj", gate = false, up = "fc1", down = "fc2", final_norm = "biogpt.layer_norm",
+              head = "output_projection" },
+    set = function(config, c, positions)
+      c.positions, c.first_position = positions + 2, 2
+      c.qkv_bias, c.out_bias, c.ffn_bias = true, true, true
+      if config:flag("scale_embedding", true) then c.embedding_scale = c.hidden ^ 0.5 end
+      config:value("layer_norm_eps")                                -- the class does not read it
+      for _, name in ipairs { "hidden_dropout_prob", "attention_probs_dropout_prob" } do config:value(name) end
+    end,
+  },
   GPTNeoXForCausalLM = {
     type = "gpt_neox", norm = "layer", eps = 1e-5, activation = "gelu", partial = 0.25,
     fields = { kv_heads = false, head_dim = false, eps = "layer_norm_eps", theta = "rotary_emb_base",
@@ -593,7 +658,7 @@ local classes = {
     end,
   },
   OlmoForCausalLM = {
-    type = "olmo", norm = "layer", eps = 1e-5, fields = { eps = false, head_dim = false },
+    type = "olmo", norm = "layer", eps = 1e-5, fields = { eps = false },
     set = function(config, c)
       same_bias(config, c, "attention_bias")
       c.norm_gain, c.norm_bias = false, false
@@ -602,7 +667,7 @@ local classes = {
   },
   CohereForCausalLM = {
     type = "cohere", norm = "layer", eps = 1e-5, tie = true, theta = 500000.0, style = "neighbour", positions = 8192,
-    fields = { eps = "layer_norm_eps", head_dim = false },
+    fields = { eps = "layer_norm_eps" },
     names = { ffn_norm = false },
     set = function(config, c)
       cohere(config, c)
@@ -613,7 +678,7 @@ local classes = {
   },
   Cohere2ForCausalLM = {
     type = "cohere2", norm = "layer", eps = 1e-5, tie = true, style = "neighbour", positions = 8192,
-    fields = { eps = "layer_norm_eps", head_dim = false },
+    fields = { eps = "layer_norm_eps" },
     names = { ffn_norm = false },
     set = function(config, c)
       local every = config:count("sliding_window_pattern", 1, 1024, 4)

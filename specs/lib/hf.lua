@@ -57,7 +57,9 @@ function File:number(key, low, high, default)
   end)
 end
 
+-- null is false, as in Python.
 function File:flag(key, default)
+  if self.values[key] ~= nil and self:value(key) == nil then return false end
   return self:get(key, default, "true or false", function(v) return type(v) == "boolean" end)
 end
 

@@ -111,15 +111,19 @@ def changed(settings, path, value, remove=False):
 
 
 def audit(ftxc, name, kind, settings, changes):
-    bad, cls = 0, getattr(transformers, kind + "ForCausalLM", None) or getattr(transformers, kind)
+    bad, cls, made_by = 0, *make.class_of(kind)
     config_class = cls.config_class if kind.endswith("Generation") else make.config_of(kind)
+
+    if not kind.endswith("Generation"):  # what make.py takes out of the file again
+        own = vars(config_class()).keys() | getattr(config_class, "attribute_map", {}).keys()
+        settings = {k: v for k, v in settings.items() if k in own or changes.get(k, 0) is not None}
 
     def attempt(what, made_of, edit):
         nonlocal bad
         room = pathlib.Path(tempfile.mkdtemp())
         try:
             torch.manual_seed(0)
-            model = cls(config_class(**made_of))
+            model = made_by(config_class(**made_of))
             model.save_pretrained(room)
             drawn(cls, room)
             config = json.loads((room / "config.json").read_text())

@@ -74,7 +74,9 @@ MPT = dict(COMMON, d_model=48, n_heads=3, n_layers=2, max_seq_len=72, expansion_
            norm_type="low_precision_layernorm", layer_norm_epsilon=1e-3, logit_scale=None)
 MPT_IDLE = ["attn_impl", "attn_pdrop", "embedding_fraction"]
 
-# name: class, settings, changes of config.json (None: the field is removed), fields that others turn off
+NULL = object()
+
+# name: class, settings, changes of config.json (None: the field is removed; NULL: it is null), fields that others turn off
 CASES = {
     "qwen2": ("Qwen2", dict(GQA, **rope(1e6), rms_norm_eps=1e-3, sliding_window=None), {}, WINDOW),
     "qwen2-window": ("Qwen2", dict(GQA, **LLAMA3, tie_word_embeddings=True, use_sliding_window=True, sliding_window=5,
@@ -263,9 +265,9 @@ CASES = {
                               tie_word_embeddings=False, **rope(1e4)), {}),
     "cohere-old": ("Cohere", dict(SIZES), {"rope_parameters": None, **without(
         "num_key_value_heads", "logit_scale", "layer_norm_eps", "tie_word_embeddings")}),
-    "cohere-norms": ("Cohere", dict(SIZES, num_key_value_heads=1, use_qk_norm=True, layer_norm_eps=1e-3, **rope(1e4)), {}),
+    "cohere-norms": ("Cohere", dict(SIZES, num_key_value_heads=1, head_dim=24, use_qk_norm=True, layer_norm_eps=1e-3, **rope(1e4)), {}),
     "cohere2": ("Cohere2", dict(SIZES, num_key_value_heads=1, logit_scale=0.3, sliding_window=5, **rope(1e4),
-                                layer_types=["sliding_attention", "full_attention"]), without("head_dim")),
+                                head_dim=24, layer_types=["sliding_attention", "full_attention"]), {}),
     "cohere2-old": ("Cohere2", dict(SIZES, sliding_window=6, sliding_window_pattern=2),
                     {"rope_parameters": None, "sliding_window_pattern": 2,
                      **without("layer_types", "head_dim", "tie_word_embeddings", "layer_norm_eps")}),
@@ -305,6 +307,23 @@ CASES = {
     "mpt-plain": ("MPT", dict(MPT, attn_config=dict(MPT_ATTENTION, attn_type="multiquery_attention", qk_ln=True),
                               learned_pos_emb=False, no_bias=False, norm_type="low_precision_rmsnorm"), {},
                   MPT_IDLE + ["alibi_bias_max", "kv_n_heads"]),
+    "codegen": ("CodeGen", dict(COMMON, n_embd=96, n_layer=2, n_head=4, n_inner=100, n_positions=72, rotary_dim=8,
+                                layer_norm_epsilon=1e-3), without("activation_function", "tie_word_embeddings"), ["n_ctx"]),
+    "codegen-whole": ("CodeGen", dict(COMMON, n_embd=64, n_layer=2, n_head=4, n_positions=72, rotary_dim=16,
+                                      activation_function="relu"), without("n_inner", "layer_norm_epsilon"),
+                      ["n_ctx"]),
+    "gpt-neo": ("GPTNeo", dict(COMMON, hidden_size=48, num_layers=3, num_heads=3, max_position_embeddings=72, window_size=4,
+                               attention_types=[[["local", "global"], 1], [["local"], 1]], layer_norm_epsilon=1e-3),
+                without("activation_function", "tie_word_embeddings", "intermediate_size"),
+                ["resid_dropout", "embed_dropout", "attention_layers"]),
+    "gpt-neo-global": ("GPTNeo", dict(COMMON, hidden_size=64, num_layers=2, num_heads=2, max_position_embeddings=72,
+                                      intermediate_size=88, activation_function="relu", tie_word_embeddings=False,
+                                      attention_types=[[["global"], 2]]), {**without("layer_norm_epsilon", "attention_layers")},
+                       ["resid_dropout", "embed_dropout", "window_size"]),
+    "biogpt": ("BioGpt", dict(SIZES), without("tie_word_embeddings", "scale_embedding"),
+               ["layer_norm_eps", "hidden_dropout_prob", "attention_probs_dropout_prob"]),
+    "biogpt-plain": ("BioGpt", dict(SIZES, scale_embedding=False, hidden_act="relu", tie_word_embeddings=False), {},
+                     ["layer_norm_eps", "hidden_dropout_prob", "attention_probs_dropout_prob"]),
     "exaone": ("Exaone", dict(EVEN, **rope(3e3), rms_norm_eps=1e-3),
                {"architectures": ["ExaoneForCausalLM"], "num_hidden_layers": None, "num_layers": 2, "rms_norm_eps": None,
                 "layer_norm_epsilon": 1e-3, "hidden_act": None, "activation_function": "silu"}),
@@ -458,7 +477,7 @@ CASES = {
     "deepseek-v3-plain": ("DeepseekV3", dict(LATENT, v_head_dim=24, q_lora_rank=None, n_group=1, topk_group=1,
                                              norm_topk_prob=False, rope_interleave=False, attention_bias=True,
                                              n_shared_experts=1, tie_word_embeddings=True, **rope(1e4)),
-                          without("rms_norm_eps", "routed_scaling_factor", "n_shared_experts"),
+                          {"norm_topk_prob": NULL, **without("rms_norm_eps", "routed_scaling_factor", "n_shared_experts")},
                           ["num_nextn_predict_layers"]),
     "chatglm2": ("ChatGLM", dict(chatglm.CONFIG), {}, chatglm.IDLE),
     "chatglm-6b": ("ChatGLM", dict(chatglm.FIRST), {}, chatglm.FIRST_IDLE),
@@ -467,7 +486,7 @@ CASES = {
     "chatglm3": ("ChatGLM", dict(chatglm.CONFIG, multi_query_attention=False, add_qkv_bias=False, rope_ratio=50,
                                  layernorm_epsilon=1e-3, num_attention_heads=3, tie_word_embeddings=True), {},
                  chatglm.IDLE + ["multi_query_group_num"]),
-    "olmo-clip": ("Olmo", dict(SIZES, num_key_value_heads=1, clip_qkv=0.4, **rope(3e3)), {}),
+    "olmo-clip": ("Olmo", dict(SIZES, num_key_value_heads=1, head_dim=24, clip_qkv=0.4, **rope(3e3)), {}),
     "olmoe-clip": ("Olmoe", dict(SIZES, num_key_value_heads=3, num_experts=5, num_experts_per_tok=2, clip_qkv=0.6,
                                  **rope(1e4)), {}),
     "gemma3-both": ("Gemma3", dict(GQA, num_hidden_layers=2, num_attention_heads=4, sliding_window=5,
@@ -551,6 +570,12 @@ def config_of(kind):
     return getattr(transformers, kind + "TextConfig", None) or getattr(transformers, kind + "Config")
 
 
+def class_of(kind, generates=True):
+    """The class, and what makes a model of a config. Of some families there is a config, and another class computes them."""
+    cls = getattr(transformers, kind if kind.endswith("Generation") or not generates else kind + "ForCausalLM", None)
+    return (cls, cls) if cls else (transformers.AutoModelForCausalLM, transformers.AutoModelForCausalLM.from_config)
+
+
 def renamed(name, names):
     return next((new + name[len(old):] for old, new in names.items() if name.startswith(old)), name)
 
@@ -574,9 +599,7 @@ def case(kind, settings, changes, idle=(), prompts=PROMPTS, names={}, more={}, h
     torch.manual_seed(0)
     if kind == "ChatGLM":
         return chatglm.case(room, settings, idle, prompts, tensor, answer)
-    made_by = cls = getattr(transformers, kind + "ForCausalLM" if prompts and not reads_images else kind, None)
-    if not cls:  # another class computes it
-        cls, made_by = transformers.AutoModelForCausalLM, transformers.AutoModelForCausalLM.from_config
+    cls, made_by = class_of(kind, prompts)
     made = made_by((config_of(kind) if prompts and not reads_images else cls.config_class)(**settings))
     made.save_pretrained(room)
     path = room / "model.safetensors"
@@ -590,7 +613,7 @@ def case(kind, settings, changes, idle=(), prompts=PROMPTS, names={}, more={}, h
         inside = functools.reduce(dict.__getitem__, path, config)
         inside.pop(last, None)
         if value is not None:
-            inside[last] = value
+            inside[last] = None if value is NULL else value
     (room / "config.json").write_text(json.dumps(config))
     model, loaded = cls.from_pretrained(
         room, dtype=torch.float32, attn_implementation=ATTENTION.get(kind, "eager"), output_loading_info=True)
