@@ -61,6 +61,13 @@ local function sigmoid_experts(config, c)
   e.score, e.group_by, e.choice_bias, e.renorm = "sigmoid", "sum2", true, config:flag("norm_topk_prob", true)
 end
 
+-- The weights are a softmax of the chosen logits.
+local function granite_experts(config, c)
+  tools.granite(config, c)
+  c.experts = experts(config, 8, 2, c.ffn)
+  c.experts.order = "topk_softmax"
+end
+
 -- A number, or a list with the same number for each layer.
 local function one_for_all(config, key, layers, missing)
   local list = config:value(key)
@@ -212,11 +219,7 @@ local classes = {
     type = "granitemoe",
     names = { router = "block_sparse_moe.router.layer", expert_gate_up = "block_sparse_moe.input_linear",
               expert_down = "block_sparse_moe.output_linear" },
-    set = function(config, c)
-      tools.granite(config, c)
-      c.experts = experts(config, 8, 2, c.ffn)
-      c.experts.order = "topk_softmax"
-    end,
+    set = granite_experts,
   },
   GraniteMoeSharedForCausalLM = {
     type = "granitemoeshared",
@@ -224,9 +227,7 @@ local classes = {
               expert_down = "block_sparse_moe.output_linear", shared_gate_up = "shared_mlp.input_linear",
               shared_down = "shared_mlp.output_linear" },
     set = function(config, c)
-      tools.granite(config, c)
-      c.experts = experts(config, 8, 2, c.ffn)
-      c.experts.order = "topk_softmax"
+      granite_experts(config, c)
       local shared = config:count("shared_intermediate_size", 0, 2 ^ 20, 0)
       if shared > 0 then c.experts.shared = shared end
     end,
