@@ -358,6 +358,30 @@ local classes = {
       c.ffn_bias = config:flag(config.values.bias == nil and "mlp_bias" or "bias", false)
     end,
   },
+  InternLM2ForCausalLM = {
+    type = "internlm2",
+    names = { embedding = "model.tok_embeddings", head = "output", attention_norm = "attention_norm", ffn_norm = "ffn_norm",
+              qkv = "attention.wqkv", out = "attention.wo", gate = "feed_forward.w1", up = "feed_forward.w3",
+              down = "feed_forward.w2" },
+    set = function(config, c)
+      c.groups = c.kv_heads
+      same_bias(config, c, "bias")
+      if config.values.bias == nil then c.qkv_bias, c.out_bias = true, true end
+      config:only("pretraining_tp", "1", 1)
+      config:value("attn_implementation")
+    end,
+  },
+  -- LLaMA with multipliers
+  MiniCPMForCausalLM = {
+    type = "minicpm", tie = true,
+    set = function(config, c)
+      c.embedding_scale = config:number("scale_emb", 1e-6, 2 ^ 20, 1)
+      c.residual_scale = config:number("scale_depth", 1e-6, 2 ^ 20, 1) * c.layers ^ -0.5
+      c.logits_scale = config:number("dim_model_base", 1e-6, 2 ^ 20, 1) / c.hidden
+      same_bias(config, c, "attention_bias")
+      config:only("pretraining_tp", "1", 1)
+    end,
+  },
   CwmForCausalLM = {
     type = "cwm", eps = 1e-5, kv_heads = 8, head_dim = 128, theta = 1000000.0, positions = 131072,
     set = function(config, c)
@@ -1009,6 +1033,8 @@ end
 
 -- Parts that nn.* does not have, by the beginning of an architecture's name.
 local lacking = {
+  BaiChuan = "a matrix of q, k and v of its own, and perhaps a head whose rows are normed",
+  Baichuan = "a matrix of q, k and v of its own, and perhaps a head whose rows are normed",
   Apertus = "norms of queries and keys", Dbrx = "experts",
   FalconH1 = "a recurrent state", FalconMamba = "a recurrent state",
   GraniteMoeHybrid = "a recurrent state", Jamba = "a recurrent state and experts",

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from drawn import numbers
-import chatglm
+import chatglm, foreign
 import mpt  # transformers.MPTForCausalLM
 
 HERE = pathlib.Path("tests/models/families")
@@ -324,6 +324,16 @@ CASES = {
                ["layer_norm_eps", "hidden_dropout_prob", "attention_probs_dropout_prob"]),
     "biogpt-plain": ("BioGpt", dict(SIZES, scale_embedding=False, hidden_act="relu", tie_word_embeddings=False), {},
                      ["layer_norm_eps", "hidden_dropout_prob", "attention_probs_dropout_prob"]),
+    "internlm2": ("Llama", dict(SIZES, hidden_size=96, num_attention_heads=6, num_key_value_heads=2, attention_bias=False,
+                                rms_norm_eps=1e-3, **rope(3e3)), {}, ["attn_implementation"]),
+    "internlm2-bias": ("Llama", dict(SIZES, num_key_value_heads=3, attention_bias=True, tie_word_embeddings=True, **rope(1e4)),
+                       without("rms_norm_eps", "bias", "rope_theta", "num_key_value_heads"), ["attn_implementation"]),
+    "minicpm": ("Granite", dict(SIZES, num_key_value_heads=1, rms_norm_eps=1e-3, embedding_multiplier=3.0, residual_multiplier=0.4,
+                                attention_multiplier=0.25, logits_scaling=3.0, tie_word_embeddings=False, **rope(3e3)), {}),
+    "minicpm-plain": ("Granite", dict(SIZES, num_key_value_heads=3, attention_multiplier=0.25, embedding_multiplier=1.0,
+                                      residual_multiplier=2 ** -0.5, logits_scaling=48.0, tie_word_embeddings=True, **rope(1e4)),
+                      without("rms_norm_eps", "scale_emb", "scale_depth", "dim_model_base", "tie_word_embeddings", "rope_theta",
+                              "num_key_value_heads", "attention_bias", "mlp_bias")),
     "exaone": ("Exaone", dict(EVEN, **rope(3e3), rms_norm_eps=1e-3),
                {"architectures": ["ExaoneForCausalLM"], "num_hidden_layers": None, "num_layers": 2, "rms_norm_eps": None,
                 "layer_norm_epsilon": 1e-3, "hidden_act": None, "activation_function": "silu"}),
@@ -592,8 +602,8 @@ def away(model, prompt):
     return float(f"{float((got - want).abs().max() / want.abs().max()):.3g}")
 
 
-def case(kind, settings, changes, idle=(), prompts=PROMPTS, names={}, more={}, halves={}):
-    """more: tensors that files of the class may have, and that it ignores; halves: types of 16 bits in which it is run, too"""
+def case(kind, settings, changes, idle=(), prompts=PROMPTS, names={}, more={}, halves={}, other=None):
+    """other: of foreign.py, for a file of another class; more: tensors that files of the class may have, and that it ignores; halves: types of 16 bits in which it is run, too"""
     reads_images = kind.endswith("ForConditionalGeneration")
     room = pathlib.Path(tempfile.mkdtemp())
     torch.manual_seed(0)
@@ -604,11 +614,15 @@ def case(kind, settings, changes, idle=(), prompts=PROMPTS, names={}, more={}, h
     made.save_pretrained(room)
     path = room / "model.safetensors"
     with safe_open(path, "pt") as f:
-        tensors = {renamed(n, names): tensor(renamed(n, names), f.get_tensor(n)) for n in f.keys()}
-    tensors.update({n: tensor(n, torch.empty(shape)) for n, shape in more.items()})
-    save_file(tensors, path, {"format": "pt"})
+        tensors = {renamed(n, names): f.get_tensor(n) for n in f.keys()}
+    tensors.update({n: torch.empty(shape) for n, shape in more.items()})
     config = json.loads((room / "config.json").read_text())
-    for key, value in changes.items():
+    if other:
+        other = other(config)
+        tensors = other.join(tensors)
+    tensors = {n: tensor(n, t) for n, t in tensors.items()}
+    save_file(other.split(tensors) if other else tensors, path, {"format": "pt"})
+    for key, value in changes.items() if not other else ():
         *path, last = key.split(".")  # "text_config.layer_types" stands in the object text_config
         inside = functools.reduce(dict.__getitem__, path, config)
         inside.pop(last, None)
@@ -625,8 +639,16 @@ def case(kind, settings, changes, idle=(), prompts=PROMPTS, names={}, more={}, h
             for prompt in results["prompts"]:
                 prompt[name] = away(half, prompt)
     shutil.rmtree(room)
+    if other:
+        config = other.file()
+        for key, value in changes.items():
+            config.pop(key, None)
     return {"made_by": f"transformers {transformers.__version__}, torch {torch.__version__}", "config": config,
             "idle": list(idle), "tensors": {n: list(t.shape) for n, t in sorted(tensors.items())}, **results}
+
+
+FOREIGN = {"internlm2": foreign.InternLM2, "internlm2-bias": foreign.InternLM2, "minicpm": foreign.MiniCPM,
+           "minicpm-plain": foreign.MiniCPM}
 
 
 # --- encoders ---
@@ -724,7 +746,8 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     for name, it in {**CASES, **ENCODERS}.items():
         if not sys.argv[1:] or name in sys.argv[1:]:
-            out = encoder_case(*it) if name in ENCODERS else case(*it, halves=HALVES if name in UNSCALED else {})
+            out = encoder_case(*it) if name in ENCODERS else case(
+                *it, halves=HALVES if name in UNSCALED else {}, other=FOREIGN.get(name))
             (HERE / f"{name}.json").write_text(json.dumps(out, separators=(",", ":")) + "\n")
             margins = [m for p in out.get("prompts", []) for m in p["margins"]]
             print(name, len(out["tensors"]), "tensors", *(["least margin", min(margins)] if margins else []))
