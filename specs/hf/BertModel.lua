@@ -1,6 +1,7 @@
 -- BertModel.lua - config.json of a BERT checkout to the family's fields.
 local hf = require "lib.hf"
 local bert = require "bert"
+local harmless = require("lib.harmless").encoders
 
 -- more: fields that another architecture sets
 return function(config, more)
@@ -19,5 +20,6 @@ return function(config, more)
     pooling = config:stored("pooler.dense.weight") == false and "none" or nil,
   }
   for k, v in pairs(more or {}) do fields[k] = v end
+  config:known(harmless)
   return { encoder = true, positions = positions - (fields.first_position or 0), graph = bert(fields) }
 end

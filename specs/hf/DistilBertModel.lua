@@ -1,6 +1,7 @@
 -- DistilBertModel.lua - config.json of a DistilBERT checkout to the family's fields.
 local hf = require "lib.hf"
 local distilbert = require "distilbert"
+local harmless = require("lib.harmless").encoders
 
 return function(config, more)
   local positions = config:count("max_position_embeddings", 1, 2 ^ 20, 512)
@@ -14,5 +15,6 @@ return function(config, more)
     activation = config:word("activation", hf.activations, "gelu"),
   }
   for k, v in pairs(more or {}) do fields[k] = v end
+  config:known(harmless)
   return { encoder = true, positions = positions, graph = distilbert(fields) }
 end

@@ -1,12 +1,13 @@
 -- GPT2LMHeadModel.lua - config.json of a GPT-2 checkout to the family's fields.
 local hf = require "lib.hf"
 local gpt2 = require "gpt2"
+local harmless = require("lib.harmless").decoders
 
 -- attention: of gpt2.lua, for GPT2Model.lua
 return function(config, attention)
   local hidden = config:count("n_embd", 1, 2 ^ 17, 768)
   local positions = config:count("n_positions", 1, 2 ^ 20, 1024)
-  return {
+  local model = {
     positions = positions,
     graph = gpt2 {
       vocab = config:count("vocab_size", 2, 2 ^ 24),
@@ -24,4 +25,6 @@ return function(config, attention)
       attention = attention,
     },
   }
+  config:known(harmless)
+  return model
 end

@@ -4,7 +4,6 @@ local gpt2 = require "hf/GPT2LMHeadModel"
 
 return function(config)
   local model = gpt2(config, decoders.attention(config))
-  config:known(decoders.harmless)
   model.encoder = true
   return model
 end

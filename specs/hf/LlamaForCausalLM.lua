@@ -1,6 +1,7 @@
 -- LlamaForCausalLM.lua - config.json of a LLaMA checkout to the family's fields.
 local hf = require "lib.hf"
 local llama = require "llama"
+local harmless = require("lib.harmless").decoders
 
 -- window: keys that a token sees, for MistralForCausalLM.lua
 return function(config, window)
@@ -9,7 +10,7 @@ return function(config, window)
   local head_dim = config:count("head_dim", 1, 1024, hidden // heads)
   local positions = config:count("max_position_embeddings", 1, 2 ^ 24, 2048)
   config:only("pretraining_tp", "1", 1)
-  return {
+  local model = {
     positions = positions,
     graph = llama {
       vocab = config:count("vocab_size", 2, 2 ^ 24),
@@ -19,7 +20,7 @@ return function(config, window)
       kv_heads = config:count("num_key_value_heads", 1, 1024, heads),
       head_dim = head_dim,
       ffn = config:count("intermediate_size", 1, 2 ^ 20),
-      rope = hf.rope(config, head_dim, positions),
+      rope = hf.rope(config, head_dim, positions, nil, {}),
       norm_eps = config:number("rms_norm_eps", 1e-30, 1, 1e-6),
       activation = config:word("hidden_act", hf.activations, "silu"),
       window = window or 0,
@@ -28,4 +29,6 @@ return function(config, window)
       tie_embeddings = config:flag("tie_word_embeddings", false),
     },
   }
+  config:known(harmless)
+  return model
 end

@@ -6,6 +6,7 @@ local ropes = require "lib.rope"
 local altup = require "lib.altup"
 local decoder = require "decoder"
 local mixtures = require "hf/mixtures"
+local harmless = require("lib.harmless").decoders
 
 -- LLaMA's; a class has its own where it differs. false: it has no such field or tensor.
 local llama = {
@@ -930,29 +931,6 @@ for name, class in pairs(mixtures {
 end
 classes.HunYuanMoEV1ForCausalLM.rope_fields = hunyuan_rope
 classes.MPTForCausalLM, classes.ChatGLMForConditionalGeneration = classes.MptForCausalLM, classes.ChatGLMModel
-
--- Fields that change no logits, and those that lib/checkout.lua reads.
-local harmless = {}
-for _, key in ipairs {
-  "_attn_implementation", "_attn_implementation_autoset", "_flash_attn_2_enabled", "_name_or_path",
-  "activation_dropout", "add_cross_attention", "apply_residual_connection_post_layernorm", "architectures",
-  "attention_dropout", "attention_softmax_in_fp32", "attn_pdrop", "auto_map", "bad_words_ids",
-  "begin_suppress_tokens", "bos_token_id", "chunk_size_feed_forward", "classifier_dropout",
-  "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty", "do_sample", "dropout", "dtype",
-  "early_stopping", "embd_pdrop", "embedding_dropout", "encoder_no_repeat_ngram_size", "eos_token_id",
-  "exponential_decay_length_penalty", "ff_factor", "finetuning_task", "forced_bos_token_id", "forced_eos_token_id",
-  "gradient_checkpointing", "hidden_dropout", "id2label", "init_std", "initializer_range", "is_decoder",
-  "is_encoder_decoder", "label2id", "layerdrop", "length_penalty", "max_length", "min_length", "model_type",
-  "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences", "output_attentions",
-  "output_hidden_states", "output_scores", "pad_token_id", "prefix", "problem_type", "pruned_heads",
-  "quantization_config", "remove_invalid_values", "repetition_penalty", "resid_pdrop", "residual_dropout",
-  "return_dict", "return_dict_in_generate", "scale_attention_softmax_in_fp32", "scale_attn_weights", "sep_token_id",
-  "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
-  "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss", "tie_encoder_decoder",
-  "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version", "typical_p",
-  "unk_token_id", "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache", "use_return_dict", "vocab_size",
-  "output_router_logits", "router_aux_loss_coef", "router_jitter_noise",
-} do harmless[key] = true end
 
 -- "mlp.experts.*.up_proj" to "mlp.experts.up_proj"
 local function without_star(name)

@@ -2,7 +2,7 @@
 -- defaults, its names of fields and tensors, and the fields that only it has.
 local hf = require "lib.hf"
 local encoder = require "encoder"
-local decoders = require "hf/decoders"
+local harmless = require("lib.harmless").encoders
 
 -- BERT's; a class has its own where it differs. false: it has no such field or tensor.
 local bert = {
@@ -192,18 +192,6 @@ local classes = {
     end,
   },
 }
-
--- Fields that change no vectors, beside those of decoders.
-local harmless = {
-  attention_probs_dropout_prob = true, classifier_activation = true, classifier_bias = true, classifier_pooling = true,
-  cls_token_id = true, decoder_bias = true, dense_seq_output = true, deterministic_flash_attn = true,
-  fused_bias_fc = true, fused_dropout_add_ln = true, hidden_dropout_prob = true, initializer_cutoff_factor = true,
-  initializer_factor = true, last_layer_subset = true, max_trained_positions = true, mlp_dropout = true,
-  reference_compile = true, reorder_and_upcast_attn = true, repad_logits_with_grad = true,
-  sparse_pred_ignore_index = true, sparse_prediction = true, summary_last_dropout = true, tie_word_embeddings = true,
-  unpad_inputs = true, use_flash_attn = true, use_memory_efficient_attention = true, use_xentropy = true,
-}
-for key in pairs(decoders.harmless) do harmless[key] = true end
 
 -- head: what follows the class's name in that of the architecture: see lib/checkout.lua
 local function read(config, class, head)

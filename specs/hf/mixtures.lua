@@ -302,7 +302,8 @@ local classes = {
       local e = experts(config, 256, 8, c.ffn)
       e.score, e.choice_bias, e.renorm = "sigmoid", true, true
       c.experts = e
-      if config:value("rotary_dim") then
+      local at = hf.rope_object(config)
+      if config:value("rotary_dim") and not (at and at:value("partial_rotary_factor") or config:value("partial_rotary_factor")) then
         local dim = config:count("rotary_dim", 2, c.head_dim)
         if c.rope.freqs or dim % 2 ~= 0 then config:refuse("rotary_dim", "even, without another kind of RoPE") end
         c.rope.dim = dim

@@ -55,6 +55,9 @@ local function nearest(config, name)
     "BertModel"
 end
 
+-- What transformers 5 has no class for but LlamaForCausalLM; names of tensors and defaults are their own.
+local llama_types = { exaone = true, internlm3 = true }
+
 -- The architecture's name: of `architectures`, or that of this `model_type`.
 local function name_of(config)
   local list, kind = config:value("architectures"), config:value("model_type")
@@ -63,6 +66,7 @@ local function name_of(config)
     name = rawget(decoders.types, kind) or rawget(seq2seqs.types, kind)
   end
   if type(name) ~= "string" then config:refuse("architectures", "a list with one name") end
+  if name == "LlamaForCausalLM" and llama_types[kind or ""] then return decoders.types[kind] end
   return name
 end
 

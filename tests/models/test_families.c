@@ -530,6 +530,7 @@ static bool is_harmless(const char *key)
         "output_router_logits",
         "pad_token_id",
         "projector_hidden_act",
+        "reorder_and_upcast_attn",
         "resid_pdrop",
         "residual_dropout",
         "router_aux_loss_coef",
@@ -635,12 +636,36 @@ static void fields(void **state)
     assert_true(checked >= (*only ? 1 : 10 * n_cases));
 }
 
+/* So have the classes with files of their own. */
+static void other_fields(void **state)
+{
+    static const char *const names[] = {"llama", "llama-rope3", "mistral", "gpt2", "bert", "roberta", "distilbert"};
+    (void)state;
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[100], why[2000] = "", *graph, *other;
+        json_t *config;
+
+        snprintf(path, sizeof path, "tests/models/tiny-%s/config.json", names[i]);
+        config = golden_json(path);
+        graph = graph_of(config, why, sizeof why);
+        if (!graph)
+            fail_msg("%s: %s", names[i], why);
+        json_object_set_new(config, "surprise", json_real(2.0));
+        other = graph_of(config, why, sizeof why);
+        if (other || !strstr(why, "config.json: surprise is not known; it may change the result"))
+            fail_msg("%s: a field that is not known is taken: %s", names[i], why);
+        json_decref(config);
+        free(graph);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(results),         cmocka_unit_test(states_of_decoders),
                                        cmocka_unit_test(states_of_heads), cmocka_unit_test(sharded),
                                        cmocka_unit_test(plain_forms),     cmocka_unit_test(written),
-                                       cmocka_unit_test(fields)};
+                                       cmocka_unit_test(fields),          cmocka_unit_test(other_fields)};
 
     if (argc > 2)
         only = argv[2];

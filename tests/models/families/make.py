@@ -339,7 +339,7 @@ CASES = {
                 "layer_norm_epsilon": 1e-3, "hidden_act": None, "activation_function": "silu"}),
     "exaone-bias": ("Exaone", dict(SIZES, num_key_value_heads=1, attention_bias=True, mlp_bias=True, tie_word_embeddings=True,
                                    **LLAMA3),
-                    {"architectures": ["ExaoneForCausalLM"], **without("rms_norm_eps")}),
+                    without("rms_norm_eps")),
     "ernie": ("Ernie4_5", dict(GQA, **rope(3e3), rms_norm_eps=1e-3, use_bias=True), {}),
     "ernie-plain": ("Ernie4_5", dict(SIZES, num_attention_heads=2, head_dim=128, tie_word_embeddings=False),
                     {"rope_parameters": None, "rope_theta": 300.0,
