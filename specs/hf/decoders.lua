@@ -1011,15 +1011,14 @@ end
 
 -- Parts that nn.* does not have, by the beginning of an architecture's name.
 local lacking = {
-  BaiChuan = "a matrix of q, k and v of its own, and perhaps a head whose rows are normed",
-  Baichuan = "a matrix of q, k and v of its own, and perhaps a head whose rows are normed",
-  Apertus = "norms of queries and keys", Dbrx = "experts",
-  FalconH1 = "a recurrent state", FalconMamba = "a recurrent state",
-  GraniteMoeHybrid = "a recurrent state", Jamba = "a recurrent state and experts",
-  Mamba = "a recurrent state", MiniMax = "experts", NemotronH = "a recurrent state",
-  Phimoe = "experts", PhiMoE = "experts",
-  Qwen3Next = "a recurrent state and experts",
+  Apertus = "the activation xIELU", Baichuan = "a head whose rows are normed",
+  Lfm2 = "convolutions", Lfm3 = "convolutions", PhiMoE = "experts that are chosen by two softmaxes",
+  Phimoe = "experts that are chosen by two softmaxes",
 }
+for _, name in ipairs { "Bamba", "FalconH1", "FalconMamba", "GraniteMoeHybrid", "Jamba", "KimiLinear", "Mamba", "MiniMaxForCausalLM",
+                        "MiniMaxText01", "NemotronH", "OlmoHybrid", "Qwen3Next", "Qwen3_5", "RecurrentGemma", "Rwkv", "Zamba" } do
+  lacking[name] = "a recurrent state"
+end
 
 -- types: architectures by model_type
 readers.types, readers.classes, readers.lacking, readers.harmless = {}, classes, lacking, harmless

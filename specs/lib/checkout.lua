@@ -36,7 +36,7 @@ local function reader(name)
   end
 end
 
--- The architecture that is read and whose name begins most like this one; else one of its kind.
+-- The architecture that is read and whose name begins most like this one, of several the shortest; else one of its kind.
 local function nearest(config, name)
   local best, length = nil, 3
   local known = { "LlamaForCausalLM", "MistralForCausalLM", "GPT2LMHeadModel" }
@@ -47,7 +47,8 @@ local function nearest(config, name)
   for _, other in ipairs(known) do
     local n = 0
     while n < #name and string.sub(name, 1, n + 1) == string.sub(other, 1, n + 1) do n = n + 1 end
-    if n > length then best, length = other, n end
+    local sooner = n == length and best and (#other < #best or #other == #best and other < best)
+    if n > length or sooner then best, length = other, n end
   end
   if best then return best end
   if config:value("is_encoder_decoder") then return "BartForConditionalGeneration" end

@@ -234,6 +234,7 @@ function hf.rope(config, head_dim, positions, names, class)
   local kinds = { default = "none", proportional = "proportional" }
   for name in pairs(scaled) do kinds[name] = name end
   local function place(key, beside)
+    config:value(beside or key)                                     -- the object's own goes before it
     if at and at:value(key) then return at, key end
     return config, beside or key
   end

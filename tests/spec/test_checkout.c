@@ -89,11 +89,10 @@ static void test_checkout_mistakes(void **state)
         {"{\"architectures\": [\"BertLMHeadModel\"]}", NULL,
          "config.json: architectures: BertLMHeadModel is not known; the nearest that ftxc reads is BertModel. "
          "docs/specs.md says how a file hf/BertLMHeadModel.lua beside config.json describes it"},
-        {"{\"architectures\": [\"GraniteMoeSharedForCausalLM\"]}", NULL,
-         "config.json: architectures: GraniteMoeSharedForCausalLM is not known, and nn.* cannot say it yet: it has "
-         "shared "
-         "experts; the nearest that ftxc reads is GraniteMoeForCausalLM. docs/specs.md says how a file "
-         "hf/GraniteMoeSharedForCausalLM.lua beside config.json describes it"},
+        {"{\"architectures\": [\"GraniteMoeHybridForCausalLM\"]}", NULL,
+         "config.json: architectures: GraniteMoeHybridForCausalLM is not known, and nn.* cannot say it yet: it has "
+         "a recurrent state; the nearest that ftxc reads is GraniteMoeForCausalLM. docs/specs.md says how a file "
+         "hf/GraniteMoeHybridForCausalLM.lua beside config.json describes it"},
         {"{\"architectures\": [\"XLNetLMHeadModel\"]}", NULL,
          "config.json: architectures: XLNetLMHeadModel is not known; the nearest that ftxc reads is LlamaForCausalLM. "
          "docs/specs.md says how a file hf/XLNetLMHeadModel.lua beside config.json describes it"},
@@ -112,8 +111,8 @@ static void test_checkout_mistakes(void **state)
          "or an object"},
         {"{\"architectures\": [\"MPTForCausalLM\"], \"d_model\": 32, \"n_heads\": 2, \"n_layers\": 1, \"vocab_size\": "
          "64, "
-         "\"attn_config\": {\"alibi\": false}}",
-         NULL, "config.json: attn_config.alibi must be true: learned positions are not computed, got false"},
+         "\"attn_config\": {\"alibi\": false, \"rope\": true}}",
+         NULL, "config.json: attn_config.rope must be false: rotary positions are not computed, got true"},
         {"{\"architectures\": [\"ChatGLMModel\"], \"vocab_size\": 64, \"hidden_size\": 32, \"num_layers\": 1, "
          "\"num_attention_heads\": 2, \"inner_hidden_size\": 48, \"position_encoding_2d\": false}",
          NULL,
@@ -193,7 +192,7 @@ static void test_checkout_mistakes(void **state)
         {"{" LLAMA HEADS ", \"eos_token_id\": 64}", NULL,
          "config.json: eos_token_id must be ids below vocab_size 64, got 64"},
         {"{" LLAMA HEADS ", \"head_dim\": 20}", NULL,
-         "specs/hf/LlamaForCausalLM.lua:14: llama: head_dim must be a "
+         "specs/hf/LlamaForCausalLM.lua:15: llama: head_dim must be a "
          "multiple of 8 from 16 to 576, got 20 (reading config.json)"},
         {"{" LLAMA HEADS "}", "{\"num_beams\": 100}",
          "generation_config.json: num_beams must be a whole number from 1 to 64, got 100"},
@@ -294,7 +293,7 @@ static void test_checkout_fields(void **state)
     remove_folder(&f);
 
     /* without generation_config.json the model's own end id; the context is capped; shards */
-    f = make_folder("{" LLAMA HEADS ", \"eos_token_id\": 9, \"max_position_embeddings_\": 1}", NULL);
+    f = make_folder("{" LLAMA HEADS ", \"eos_token_id\": 9, \"use_cache\": true}", NULL);
     {
         char path[160];
 
