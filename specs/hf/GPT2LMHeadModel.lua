@@ -25,6 +25,6 @@ return function(config, attention)
       attention = attention,
     },
   }
-  config:known(harmless)
+  if not config.gguf then config:known(harmless) end                -- lib/gguf.lua writes fields of others, too
   return model
 end
