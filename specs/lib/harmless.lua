@@ -3,6 +3,8 @@
 local harmless = { decoders = {}, encoders = {} }
 
 for _, key in ipairs {
+  "_num_labels", "attn_implementation", "end_token_id", "eos_token_ids", "language", "max_sequence_length", "name",
+  "neftune_noise_alpha", "num_labels", "output_past", "use_flash_attn",
   "_from_model_config", "is_llama_config", "model_max_length", "n_ctx", "predict_special_tokens", "reorder_and_upcast_attn",
   "summary_last_dropout", "transformers.js_config",
   "_attn_implementation", "_attn_implementation_autoset", "_flash_attn_2_enabled", "_name_or_path",
@@ -26,7 +28,7 @@ for _, key in ipairs {
 } do harmless.decoders[key], harmless.encoders[key] = true, true end
 
 for _, key in ipairs {
-  "directionality", "output_past", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
+  "directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
   "pooler_size_per_head", "pooler_type", "qa_dropout", "sbert_ce_default_activation_function", "sentence_transformers",
   "seq_classif_dropout", "sinusoidal_pos_embds",
   "attention_probs_dropout_prob", "classifier_activation", "classifier_bias", "classifier_pooling", "cls_token_id",
@@ -34,7 +36,7 @@ for _, key in ipairs {
   "hidden_dropout_prob", "initializer_cutoff_factor", "initializer_factor", "last_layer_subset",
   "max_trained_positions", "mlp_dropout", "reference_compile", "reorder_and_upcast_attn", "repad_logits_with_grad",
   "sparse_pred_ignore_index", "sparse_prediction", "summary_last_dropout", "tie_word_embeddings", "unpad_inputs",
-  "use_flash_attn", "use_memory_efficient_attention", "use_xentropy",
+  "use_memory_efficient_attention", "use_xentropy",
 } do harmless.encoders[key] = true end
 
 return harmless
