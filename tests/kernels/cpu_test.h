@@ -97,16 +97,26 @@ static inline void call_dealt(CpuKernel *kernel, void *const *arg, const int64_t
     }
 }
 
-/* Within `relative` of the largest reference value (fp32 sums in another order). */
-static inline void assert_close(const float *got, const float *want, size_t n, double relative, const char *what)
+static inline double largest_of(const float *x, size_t n)
 {
     double largest = 1e-30;
 
     for (size_t i = 0; i < n; i++) /* no fmax: gcc 12 for aarch64 crashes on its reduction */
-        largest = fabs(want[i]) > largest ? fabs(want[i]) : largest;
+        largest = fabs(x[i]) > largest ? fabs(x[i]) : largest;
+    return largest;
+}
+
+static inline void assert_within(const float *got, const float *want, size_t n, double bound, const char *what)
+{
     for (size_t i = 0; i < n; i++)
-        if (!(fabs((double)got[i] - want[i]) <= relative * largest))
-            fail_msg("%s: element %zu is %.9g, should be %.9g (largest %.3g)", what, i, got[i], want[i], largest);
+        if (!(fabs((double)got[i] - want[i]) <= bound))
+            fail_msg("%s: element %zu is %.9g, should be %.9g (within %.3g)", what, i, got[i], want[i], bound);
+}
+
+/* Within `relative` of the largest reference value (fp32 sums in another order). */
+static inline void assert_close(const float *got, const float *want, size_t n, double relative, const char *what)
+{
+    assert_within(got, want, n, relative * largest_of(want, n), what);
 }
 
 #endif
