@@ -42,28 +42,6 @@ typedef struct AmxPiece { /* rows m0 .. m0+rows of x times units first .. last o
 _Static_assert(AMX_X_BYTES + AMX_SUM_BYTES_LEAST <= CPU_SCRATCH, "a thread's scratch");
 #endif
 
-/* LANES pairs of elements of x as bf16, of which `left` (at least 1) are before the end of the row. */
-ALWAYS_INLINE Vf AT(amx_pairs)(const float *x, int64_t left)
-{
-    float whole[2 * LANES] = {0};
-
-    if (left < 2 * LANES) {
-        memcpy(whole, x, (size_t)left * sizeof *x);
-        x = whole;
-    }
-#if LANES == 16 && !defined AMX_EMULATED
-    Vf pairs; /* _mm512_cvtne2ps_pbh, for which a compiler would ask for a target that not all AVX-512 processors are */
-
-    __asm__("vcvtne2ps2bf16 %2, %1, %0" : "=v"(pairs) : "v"(vload(x + LANES)), "v"(vload(x)));
-    return pairs;
-#else
-    uint16_t pairs[2 * LANES];
-
-    cpu_round(x, 2 * LANES, CPU_BF16, pairs);
-    return vload_as(pairs, CPU_FP32);
-#endif
-}
-
 /* Steps s0 .. s1 of the rows of a piece, as [tile][step][pair][row]. Of rows beyond the last it is taken again. */
 static void AT(amx_lay_out_rows)(const LinearArgs *a, const AmxPiece *p, int64_t s0, int64_t s1, char *to)
 {
@@ -80,7 +58,7 @@ static void AT(amx_lay_out_rows)(const LinearArgs *a, const AmxPiece *p, int64_t
                         const int64_t m = t * AMX_ROWS + r + i;
                         const float *row = a->x + (p->m0 + (m < p->rows ? m : p->rows - 1)) * a->K;
 
-                        v[i] = k < a->K ? AT(amx_pairs)(row + k, a->K - k) : vset(0.0f);
+                        v[i] = k < a->K ? AT(bf16_pairs)(row + k, a->K - k) : vset(0.0f);
                     }
                     if (rows_at_once == 1) {
                         vstore((float *)(void *)to + pair, v[0]);

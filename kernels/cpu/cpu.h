@@ -75,7 +75,7 @@ bool cpu_asked_known(void);     /* FTX_CPU, if set, names a level: one of these 
 #if defined __aarch64__
 #define CPU_LEVEL_NAMES "i8mm, dotprod or plain"
 #else
-#define CPU_LEVEL_NAMES "amx, avx512, avx2 or plain"
+#define CPU_LEVEL_NAMES "amx, avx512bf16, avx512, avx2 or plain"
 #endif
 
 #endif

@@ -35,10 +35,10 @@ static inline int64_t cpu_type_bytes(int64_t type)
     return type == CPU_FP32 ? 4 : cpu_is_code(type) ? 1 : 2;
 }
 
-/* All kernels by name. F: at every level; D: also at those that add products of bytes and nothing else (dotprod, i8mm, amx);
- * A: also at amx. */
+/* All kernels by name. F: at every level; D: also at those that add products of bytes (dotprod, i8mm, amx); B: also at those
+ * that add products of bf16 (avx512bf16, amx). */
 // clang-format off
-#define CPU_FAMILIES(F, D, A) \
+#define CPU_FAMILIES(F, D, B) \
     F(embed) F(embed_part) F(positions) F(linear) F(rmsnorm) F(layernorm) F(act) F(glu) F(add) F(mul) F(mul_by) F(slice) F(join) F(scale) F(rope) \
     F(head_norm) F(append) F(append_norm) F(cache) F(cache_keys) F(attend) F(keys_attend) F(head_linear) F(attend_paged) F(attend_packed) F(attend_texts) \
     F(cross_append) \
@@ -46,27 +46,27 @@ static inline int64_t cpu_type_bytes(int64_t type)
     F(route_weights) \
     F(select_first) F(select_last) F(select_id) F(pool_mean) F(normalize) F(row_rms) F(sample) F(sample_probs) F(sample_masked) F(beam) F(route) \
     F(expert_linear) F(expert_sum) \
-    A(linear_bf16) D(linear_q) F(quantise) F(all_reduce) F(all_gather) F(gather_logits) F(rank_slice)
+    B(linear_bf16) D(linear_q) F(quantise) F(all_reduce) F(all_gather) F(gather_logits) F(rank_slice)
 // clang-format on
 
 #if defined __x86_64__
 #define CPU_LEVELS(name, X) X(name, plain) X(name, avx2) X(name, avx512)
 #define CPU_DOT_LEVELS(name, X) CPU_LEVELS(name, X) X(name, amx)
-#define CPU_AMX_LEVELS CPU_DOT_LEVELS
+#define CPU_BF16_LEVELS(name, X) CPU_LEVELS(name, X) X(name, avx512bf16) X(name, amx)
 #elif defined __aarch64__
 #define CPU_LEVELS(name, X) X(name, plain)
 #define CPU_DOT_LEVELS(name, X) X(name, plain) X(name, dotprod) X(name, i8mm)
-#define CPU_AMX_LEVELS CPU_LEVELS
+#define CPU_BF16_LEVELS CPU_LEVELS
 #else
 #define CPU_LEVELS(name, X) X(name, plain)
 #define CPU_DOT_LEVELS CPU_LEVELS
-#define CPU_AMX_LEVELS CPU_LEVELS
+#define CPU_BF16_LEVELS CPU_LEVELS
 #endif
 
 #define CPU_DECLARE_ONE(name, level) CpuKernel name##_##level;
 #define CPU_DECLARE(name) CPU_LEVELS(name, CPU_DECLARE_ONE)
 #define CPU_DECLARE_DOT(name) CPU_DOT_LEVELS(name, CPU_DECLARE_ONE)
-#define CPU_DECLARE_AMX(name) CPU_AMX_LEVELS(name, CPU_DECLARE_ONE)
-CPU_FAMILIES(CPU_DECLARE, CPU_DECLARE_DOT, CPU_DECLARE_AMX)
+#define CPU_DECLARE_BF16(name) CPU_BF16_LEVELS(name, CPU_DECLARE_ONE)
+CPU_FAMILIES(CPU_DECLARE, CPU_DECLARE_DOT, CPU_DECLARE_BF16)
 
 #endif

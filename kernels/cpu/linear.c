@@ -12,8 +12,9 @@
  * (decode) this streams the weights once. Many rows go through panels.h: a piece of work is a block of outputs, for which
  * rows of x are laid out anew in the thread's scratch, and then rows of w are gone through, a few at a time.
  *
- * linear_bf16 (precision.compute = "bf16") rounds x to bf16 as it is read; products and sums are those of linear, and of AMX
- * its own (amx_bf16.h). */
+ * linear_bf16 (precision.compute = "bf16") rounds x to bf16 as it is read; products and sums are those of linear. With
+ * AVX512_BF16 a pair of columns (2 k, 2 k + 1) stands in the place of an element of fp32 (bf16_pairs.h): the LANES sums run over
+ * pairs k, k + LANES, ... of a chunk of LINEAR_KC pairs. AMX has sums of its own (amx_bf16.h). */
 //@ kernel  linear
 //@ rank    120
 //@ args    x[M,K] w[N,K] b[N]:fp32 r[M,N] -> y
@@ -44,9 +45,8 @@
 #include "each.h"
 #else
 
-#include "panels.h"
-#include "round.h"
 #include "tile.h"
+#include "panels.h"
 
 #ifndef LINEAR_BLOCKS_ONCE
 #define LINEAR_BLOCKS_ONCE
@@ -76,22 +76,36 @@ static inline int64_t linear_round_up(int64_t n, int64_t to)
 _Static_assert(LINEAR_MANY_X % LANES == 0 && LINEAR_MANY_W % PANEL_ROWS == 0 && PANEL_ROWS <= LINEAR_TILE_W,
                "blocks are whole tiles");
 TILE_FUNCTIONS(linear, LINEAR_PARAMS, (const int64_t *)0)
-TILE_ROUNDED(linear_rounded, LINEAR_PARAMS, (const int64_t *)0)
+TILE_FORM(linear_rounded, LINEAR_PARAMS, (const int64_t *)0, LINEAR_ROUNDED)
+#if LANES == 16 || defined AMX_EMULATED
+TILE_FORM(linear_pairs, LINEAR_PARAMS, (const int64_t *)0, LINEAR_PAIRS)
+#endif
 
 static const struct AT(LinearTile) {
     void(*run) LINEAR_PARAMS;
     int cols;
 } AT(linear_tiles)[3][TILE_ROWS] = TILE_TABLE(linear),
-  AT(linear_rounded_tiles)[TILE_ROWS] = TILE_ROUNDED_ROW(linear_rounded);
+  AT(linear_form_tiles)[][TILE_ROWS] = {TILE_FORM_ROW(linear_rounded), /* from LINEAR_ROUNDED on */
+#if LANES == 16 || defined AMX_EMULATED
+                                        TILE_FORM_ROW(linear_pairs)
+#endif
+};
 #undef LINEAR_PARAMS
+
+/* Columns of a chunk of K. */
+static inline int64_t AT(linear_chunk)(const LinearArgs *a)
+{
+    return a->form == LINEAR_PAIRS ? 2 * LINEAR_KC : LINEAR_KC;
+}
 
 /* Rows m0 .. m0+rows (one tile) of M times weight rows n0 .. n0+count. Up to TILE_ROWS rows it goes through each weight
  * row from end to end, since it is read only once; else chunk by chunk of K, so that the chunk of x stays in L1. */
 static void AT(linear_stripe)(const LinearArgs *a, int64_t M, int64_t m0, int64_t rows, int64_t n0, int64_t count)
 {
     const struct AT(LinearTile) *const tile =
-        a->round ? &AT(linear_rounded_tiles)[rows - 1] : &AT(linear_tiles)[a->type - 1][rows - 1];
-    const int64_t row_bytes = a->K * cpu_type_bytes(a->type), step = M <= TILE_ROWS ? a->K : LINEAR_KC;
+        a->form ? &AT(linear_form_tiles)[a->form - 1][rows - 1] : &AT(linear_tiles)[a->type - 1][rows - 1];
+    const int64_t row_bytes = a->K * cpu_type_bytes(a->type), chunk = AT(linear_chunk)(a);
+    const int64_t step = M <= TILE_ROWS ? a->K : chunk;
     /* The last tile of the last block may be cut: BLOCK_W is a multiple of MAX_COLS. */
     float sums[LINEAR_MAX_ROWS][LINEAR_BLOCK_W];
 
@@ -101,8 +115,8 @@ static void AT(linear_stripe)(const LinearArgs *a, int64_t M, int64_t m0, int64_
 
             for (int64_t i = 0; i < tile->cols; i++)
                 w[i] = a->w + (n0 + (n + i < count ? n + i : count - 1)) * row_bytes;
-            for (int64_t k = k0; k < a->K && k < k0 + step; k += LINEAR_KC)
-                tile->run(a->x + m0 * a->K, a->K, w, k, k + LINEAR_KC < a->K ? k + LINEAR_KC : a->K, &sums[0][n],
+            for (int64_t k = k0; k < a->K && k < k0 + step; k += chunk)
+                tile->run(a->x + m0 * a->K, a->K, w, k, k + chunk < a->K ? k + chunk : a->K, &sums[0][n],
                           LINEAR_BLOCK_W);
         }
     for (int64_t m = 0; m < rows; m++)
@@ -143,8 +157,10 @@ static inline int64_t AT(linear_panel)(int64_t m, int64_t m1)
 static void AT(linear_tiles_of)(const LinearArgs *a, int64_t rows_x, int64_t n, int64_t n1, int64_t k, int64_t count,
                                 LinearScratch *s, float (*sums)[LINEAR_MANY_X])
 {
-    const int64_t bytes = cpu_type_bytes(a->type), row_bytes = a->K * bytes, steps = (count + LANES - 1) / LANES;
-    const bool in_place = a->type == CPU_FP32 && count % LANES == 0;
+    const int64_t bytes = cpu_type_bytes(a->type), row_bytes = a->K * bytes, columns = AT(tile_wide)(a->form);
+    const int64_t steps = (count + columns - 1) / columns;
+    const bool pairs = a->form == LINEAR_PAIRS;
+    const bool in_place = (a->type == CPU_FP32 || (pairs && a->K % 2 == 0)) && count % columns == 0;
     const float *w[PANEL_ROWS];
     const char *ahead = a->w + (n + PANEL_ROWS < n1 ? n + PANEL_ROWS : n) * row_bytes + k * bytes;
 
@@ -153,7 +169,7 @@ static void AT(linear_tiles_of)(const LinearArgs *a, int64_t rows_x, int64_t n, 
 
         w[i] = in_place ? (const float *)(const void *)row : s->w[i];
         if (!in_place)
-            AT(panel_row_of_w)(a->type, row, count, s->w[i]);
+            AT(panel_row_of_w)(a->form, a->type, row, count, s->w[i]);
     }
     for (int64_t m = 0, wide; m < rows_x; m += wide) {
         const float *x = s->x + m * steps * LANES;
@@ -161,7 +177,7 @@ static void AT(linear_tiles_of)(const LinearArgs *a, int64_t rows_x, int64_t n, 
 
         wide = AT(linear_panel)(m, rows_x);
         AT(panel_tiles)
-        [wide / LANES - 1](steps, x, w, k > 0, out, LINEAR_MANY_X, ahead, row_bytes, LANES * bytes);
+        [pairs][wide / LANES - 1](steps, x, w, k > 0, out, LINEAR_MANY_X, ahead, row_bytes, columns * bytes);
         ahead = a->w + n * row_bytes + k * bytes; /* all of it is in the cache by now */
     }
 }
@@ -216,13 +232,15 @@ static void AT(linear_finish_many)(const LinearArgs *a, int64_t m0, int64_t rows
 static void AT(linear_block)(const LinearArgs *a, int64_t m0, int64_t m1, int64_t n0, int64_t n1, bool laid_out,
                              LinearScratch *s)
 {
-    for (int64_t k = 0; k < a->K; k += LINEAR_KC) {
-        const int64_t count = a->K - k < LINEAR_KC ? a->K - k : LINEAR_KC, steps = (count + LANES - 1) / LANES;
+    const int64_t chunk = AT(linear_chunk)(a), columns = AT(tile_wide)(a->form);
+
+    for (int64_t k = 0; k < a->K; k += chunk) {
+        const int64_t count = a->K - k < chunk ? a->K - k : chunk, steps = (count + columns - 1) / columns;
 
         for (int64_t m = m0, wide; m < m1 && !laid_out; m += wide) {
             wide = AT(linear_panel)(m, m1);
-            (a->round ? AT(panel_of_rounded_x) : AT(panel_of_x))(a->x + m * a->K + k, a->K, m1 - m, wide, count,
-                                                                 s->x + (m - m0) * steps * LANES);
+            AT(panel_of_x)
+            (a->form, a->x + m * a->K + k, a->K, m1 - m, wide, count, s->x + (m - m0) * steps * LANES);
         }
         for (int64_t n = n0; n < n1; n += PANEL_ROWS)
             AT(linear_tiles_of)(a, m1 - m0, n, n1, k, count, s, &s->sums[n - n0]);
@@ -247,7 +265,7 @@ static void AT(linear_many)(const CpuCall *c, const LinearArgs *a, int64_t M)
 
         AT(linear_block)
         (a, m, m + rows_x < M ? m + rows_x : M, n, n + rows_w < a->N ? n + rows_w : a->N, m == in_scratch, c->scratch);
-        in_scratch = a->K <= LINEAR_KC ? m : -1;
+        in_scratch = a->K <= AT(linear_chunk)(a) ? m : -1;
     }
 }
 
@@ -283,7 +301,10 @@ static void AT(linear_rows)(const CpuCall *c, const LinearArgs *a, int64_t M)
 
 static void AT(linear_any)(const CpuCall *c, const LinearArgs *a, int64_t M)
 {
-    if (M >= (LANES == 16 ? 64 : 24) && c->scratch) /* from there on faster, as measured */
+    if (M >= (a->form == LINEAR_PAIRS ? 40
+              : LANES == 16           ? 64
+                                      : 24) &&
+        c->scratch) /* from there on faster, as measured */
         AT(linear_many)(c, a, M);
     else
         AT(linear_rows)(c, a, M);
@@ -317,7 +338,7 @@ ALWAYS_INLINE LinearArgs AT(linear_bf16_arguments)(const CpuCall *c)
                         .type = CPU_BF16,
                         .kind = c->k[LINEAR_BF16_KIND],
                         .glu = c->k[LINEAR_BF16_GLU] != 0,
-                        .round = true};
+                        .form = LINEAR_ROUNDED};
 }
 
 void AT(linear_bf16)(const CpuCall *c)
@@ -328,15 +349,25 @@ void AT(linear_bf16)(const CpuCall *c)
 }
 
 #if LANES == 16 && !defined AMX_EMULATED
-void linear_bf16_amx(const CpuCall *c)
-#elif defined AMX_EMULATED
-static __attribute__((unused)) void AT(linear_bf16_amx)(const CpuCall *c) /* of the levels that a test uses */
+#define LINEAR_LEVEL(level) void linear_bf16_##level
+#elif defined AMX_EMULATED /* of the levels that a test uses */
+#define LINEAR_LEVEL(level) static __attribute__((unused)) void AT(linear_bf16_##level)
 #endif
 #if LANES == 16 || defined AMX_EMULATED
+LINEAR_LEVEL(avx512bf16)(const CpuCall *c)
+{
+    LinearArgs a = AT(linear_bf16_arguments)(c);
+
+    a.form = LINEAR_PAIRS;
+    AT(linear_any)(c, &a, c->k[LINEAR_BF16_ROWS_S] ? c->S : c->T);
+}
+
+LINEAR_LEVEL(amx)(const CpuCall *c)
 {
     const LinearArgs a = AT(linear_bf16_arguments)(c);
 
     AT(amx_bf16_share)(c, &a, c->k[LINEAR_BF16_ROWS_S] ? c->S : c->T);
 }
+#undef LINEAR_LEVEL
 #endif
 #endif

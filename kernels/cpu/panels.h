@@ -27,25 +27,19 @@ ALWAYS_INLINE int AT(panel_place)(int l)
 }
 
 /* `count` columns of rows that begin at x, K apart, into a panel of `wide` rows (a multiple of LANES). Of rows beyond `rows`
- * the last one again; zeros behind the end of K. round (a constant): to what bf16 can hold. */
-ALWAYS_INLINE void AT(panel_fill)(bool round, const float *x, int64_t K, int64_t rows, int64_t wide, int64_t count,
+ * the last one again; zeros behind the end of K. form: a constant. */
+ALWAYS_INLINE void AT(panel_fill)(LinearForm form, const float *x, int64_t K, int64_t rows, int64_t wide, int64_t count,
                                   float *panel)
 {
-    const int64_t steps = (count + LANES - 1) / LANES;
+    const int64_t columns = AT(tile_wide)(form), steps = (count + columns - 1) / columns;
 
     for (int64_t first = 0; first < wide; first += LANES)
         for (int64_t j = 0; j < steps; j++) {
-            const int64_t n = count - j * LANES; /* columns before the end of K */
+            const int64_t left = count - j * columns;
             Vf v[LANES];
 #pragma GCC unroll 16
-            for (int i = 0; i < LANES; i++) {
-                const float *p = x + (first + i < rows ? first + i : rows - 1) * K + j * LANES;
-
-                v[i] = n < LANES ? vload_n(p, n) : vload(p);
-            }
-#pragma GCC unroll 16
-            for (int i = 0; round && i < LANES; i++)
-                v[i] = vround(v[i]);
+            for (int i = 0; i < LANES; i++)
+                v[i] = AT(tile_x)(form, x + (first + i < rows ? first + i : rows - 1) * K + j * columns, left);
             AT(turn)(v);
 #pragma GCC unroll 16
             for (int l = 0; l < LANES; l++)
@@ -53,45 +47,46 @@ ALWAYS_INLINE void AT(panel_fill)(bool round, const float *x, int64_t K, int64_t
         }
 }
 
-static __attribute__((noinline)) void AT(panel_of_x)(const float *x, int64_t K, int64_t rows, int64_t wide,
-                                                     int64_t count, float *panel)
+static __attribute__((noinline)) void AT(panel_of_x)(LinearForm form, const float *x, int64_t K, int64_t rows,
+                                                     int64_t wide, int64_t count, float *panel)
 {
-    AT(panel_fill)(false, x, K, rows, wide, count, panel);
-}
-
-static __attribute__((noinline)) void AT(panel_of_rounded_x)(const float *x, int64_t K, int64_t rows, int64_t wide,
-                                                             int64_t count, float *panel)
-{
-    AT(panel_fill)(true, x, K, rows, wide, count, panel);
-}
-
-/* `count` elements of a row of w as fp32, and zeros up to a whole vector. */
-ALWAYS_INLINE void AT(panel_row)(int type, const char *w, int64_t count, float *to)
-{
-    const int64_t bytes = type == CPU_FP32 ? 4 : 2;
-    int64_t k = 0;
-
-    for (; k + LANES <= count; k += LANES)
-        vstore(to + k, vload_as(w + k * bytes, type));
-    if (k < count)
-        vstore(to + k, vload_as_n(w + k * bytes, type, count - k));
-}
-
-static __attribute__((noinline)) void AT(panel_row_of_w)(int64_t type, const char *w, int64_t count, float *to)
-{
-    if (type == CPU_FP32)
-        AT(panel_row)(CPU_FP32, w, count, to);
-    else if (type == CPU_FP16)
-        AT(panel_row)(CPU_FP16, w, count, to);
+    if (form == LINEAR_PLAIN)
+        AT(panel_fill)(LINEAR_PLAIN, x, K, rows, wide, count, panel);
+    else if (form == LINEAR_ROUNDED)
+        AT(panel_fill)(LINEAR_ROUNDED, x, K, rows, wide, count, panel);
+#if LANES == 16 || defined AMX_EMULATED
     else
-        AT(panel_row)(CPU_BF16, w, count, to);
+        AT(panel_fill)(LINEAR_PAIRS, x, K, rows, wide, count, panel);
+#endif
 }
 
-/* out[n][m] (+)= the products of row n of w with row m of a panel of `vecs` vectors (a constant), in a chunk of K; `stride`
- * floats from row to row of out. Rows of w that are needed next, `ahead_row` bytes apart, are fetched into L2 meanwhile,
+/* `count` elements of a row of w as fp32 or pairs, and zeros up to a whole vector. */
+ALWAYS_INLINE void AT(panel_row)(LinearForm form, int type, const char *w, int64_t count, float *to)
+{
+    const int64_t bytes = type == CPU_FP32 ? 4 : 2, columns = AT(tile_wide)(form);
+
+    for (int64_t k = 0; k < count; k += columns, to += LANES)
+        vstore(to, AT(tile_w)(form, type, w + k * bytes, count - k));
+}
+
+static __attribute__((noinline)) void AT(panel_row_of_w)(LinearForm form, int64_t type, const char *w, int64_t count,
+                                                         float *to)
+{
+    if (form == LINEAR_PAIRS) /* as they lie */
+        AT(panel_row)(LINEAR_PAIRS, CPU_BF16, w, count, to);
+    else if (type == CPU_FP32)
+        AT(panel_row)(LINEAR_PLAIN, CPU_FP32, w, count, to);
+    else if (type == CPU_FP16)
+        AT(panel_row)(LINEAR_PLAIN, CPU_FP16, w, count, to);
+    else
+        AT(panel_row)(LINEAR_PLAIN, CPU_BF16, w, count, to);
+}
+
+/* out[n][m] (+)= the products of row n of w with row m of a panel of `vecs` vectors (a constant), in a chunk of K; form:
+ * LINEAR_PAIRS or another, a constant; `stride` floats from row to row of out. Rows of w that are needed next, `ahead_row` bytes apart, are fetched into L2 meanwhile,
  * `ahead_step` bytes in a step. */
-ALWAYS_INLINE void AT(panel_product)(int vecs, int64_t steps, const float *x, const float *const *w, bool add,
-                                     float *out, int64_t stride, const char *ahead, int64_t ahead_row,
+ALWAYS_INLINE void AT(panel_product)(LinearForm form, int vecs, int64_t steps, const float *x, const float *const *w,
+                                     bool add, float *out, int64_t stride, const char *ahead, int64_t ahead_row,
                                      int64_t ahead_step)
 {
     _Alignas(sizeof(Vf)) Vf waiting[PANEL_DEPTH][PANEL_ROWS][PANEL_VECS];
@@ -117,7 +112,7 @@ ALWAYS_INLINE void AT(panel_product)(int vecs, int64_t steps, const float *x, co
                 const Vf a = AT(spread)(w[n] + at);
 #pragma GCC unroll 4
                 for (int m = 0; m < vecs; m++)
-                    sum[n][m] += a * v[m];
+                    sum[n][m] = AT(tile_add)(form, sum[n][m], v[m], a);
             }
         }
         for (int whole = place; whole & 1; whole >>= 1) {
@@ -151,31 +146,43 @@ ALWAYS_INLINE void AT(panel_product)(int vecs, int64_t steps, const float *x, co
 #define PANEL_PARAMS \
     (int64_t steps, const float *x, const float *const *w, bool add, float *out, int64_t stride, const char *ahead, \
      int64_t ahead_row, int64_t ahead_step)
-#define PANEL_TILE(vecs) \
-    static __attribute__((noinline)) void AT(panel_tile_##vecs) PANEL_PARAMS \
+#define PANEL_TILE(name, form, vecs) \
+    static __attribute__((noinline)) void AT(name##_##vecs) PANEL_PARAMS \
     { \
-        AT(panel_product)(vecs, steps, x, w, add, out, stride, ahead, ahead_row, ahead_step); \
+        AT(panel_product)(form, vecs, steps, x, w, add, out, stride, ahead, ahead_row, ahead_step); \
     }
-PANEL_TILE(1)
-PANEL_TILE(2)
-#if PANEL_VECS >= 3
-PANEL_TILE(3)
+/* PANEL_VECS functions; PANEL_TABLE: by vectors, less one. */
+#if PANEL_VECS == 2
+#define PANEL_TILES(name, form) PANEL_TILE(name, form, 1) PANEL_TILE(name, form, 2)
+#define PANEL_TABLE(name) \
+    { \
+        AT(name##_1), AT(name##_2) \
+    }
+#elif PANEL_VECS == 3
+#define PANEL_TILES(name, form) PANEL_TILE(name, form, 1) PANEL_TILE(name, form, 2) PANEL_TILE(name, form, 3)
+#define PANEL_TABLE(name) \
+    { \
+        AT(name##_1), AT(name##_2), AT(name##_3) \
+    }
+#else
+#define PANEL_TILES(name, form) \
+    PANEL_TILE(name, form, 1) PANEL_TILE(name, form, 2) PANEL_TILE(name, form, 3) PANEL_TILE(name, form, 4)
+#define PANEL_TABLE(name) \
+    { \
+        AT(name##_1), AT(name##_2), AT(name##_3), AT(name##_4) \
+    }
 #endif
-#if PANEL_VECS >= 4
-PANEL_TILE(4)
+PANEL_TILES(panel_tile, LINEAR_PLAIN)
+#if LANES == 16 || defined AMX_EMULATED
+PANEL_TILES(panel_pairs, LINEAR_PAIRS)
 #endif
-
-static void(*const AT(panel_tiles)[PANEL_VECS]) PANEL_PARAMS = {
-    /* by vectors, less one */
-    AT(panel_tile_1),
-    AT(panel_tile_2),
-#if PANEL_VECS >= 3
-    AT(panel_tile_3),
-#endif
-#if PANEL_VECS >= 4
-    AT(panel_tile_4),
+static void(*const AT(panel_tiles)[][PANEL_VECS]) PANEL_PARAMS = {PANEL_TABLE(panel_tile), /* [1]: of pairs */
+#if LANES == 16 || defined AMX_EMULATED
+                                                                  PANEL_TABLE(panel_pairs)
 #endif
 };
 #undef PANEL_PARAMS
 #undef PANEL_TILE
+#undef PANEL_TILES
+#undef PANEL_TABLE
 #undef PANEL_DEPTH

@@ -1,8 +1,8 @@
 /* tile.h - products of a few rows of x with a few rows of w, for linear.c and experts.c: one tile, and its epilogue.
  *
  * Every output is summed in one order, whatever the tile: K is cut into chunks of LINEAR_KC; inside a chunk LANES partial
- * sums run over k, k + LANES, ... and are added by the tree of vsum4; chunks are added in order. There is no include
- * guard, since each.h includes a kernel's text once for each level. */
+ * sums run over k, k + LANES, ... and are added by the tree of vsum4; chunks are added in order. Pairs of bf16 (bf16_pairs.h) are as
+ * one element, in chunks as in elements. There is no include guard, since each.h includes a kernel's text once for each level. */
 #ifndef LINEAR_ONCE
 #define LINEAR_ONCE
 enum {
@@ -13,26 +13,63 @@ enum {
     LINEAR_BLOCK_X = 48,
 };
 
+typedef enum LinearForm { /* of rows of x, as they are read */
+                          LINEAR_PLAIN,
+                          LINEAR_ROUNDED, /* to what bf16 can hold */
+                          LINEAR_PAIRS    /* of bf16 */
+} LinearForm;
+
 typedef struct LinearArgs {
     const float *x, *b, *r;
     const char *w;
     float *y;
     int64_t N, K, type, kind;
     int glu;
-    bool round; /* x to bf16, as it is read */
+    LinearForm form;
 } LinearArgs;
 #endif
 
-/* out[m][0..cols) (+)= x[m, k0..k1) . w[0..cols)[k0..k1) for `rows` rows; rows, cols, type and round are constants. Row m of x
- * begins at element at[m]; without `at` rows stand one after another. round: of x what bf16 can hold.
+#include "bf16_pairs.h"
+
+/* A vector of a row of x, of w; `left` elements are before the end of the row. form and type are constants. */
+ALWAYS_INLINE Vf AT(tile_x)(LinearForm form, const float *x, int64_t left)
+{
+    if (form == LINEAR_PAIRS)
+        return AT(bf16_pairs)(x, left);
+
+    const Vf v = left < LANES ? vload_n(x, left) : vload(x);
+
+    return form == LINEAR_ROUNDED ? vround(v) : v;
+}
+
+ALWAYS_INLINE Vf AT(tile_w)(LinearForm form, int type, const char *w, int64_t left)
+{
+    if (form == LINEAR_PAIRS)
+        return AT(bf16_pairs_of_w)(w, left);
+    return left < LANES ? vload_as_n(w, type, left) : vload_as(w, type);
+}
+
+/* The elements of a vector, and a vector's product added to a sum. */
+ALWAYS_INLINE int64_t AT(tile_wide)(LinearForm form)
+{
+    return form == LINEAR_PAIRS ? 2 * LANES : LANES;
+}
+
+ALWAYS_INLINE Vf AT(tile_add)(LinearForm form, Vf sum, Vf x, Vf w)
+{
+    return form == LINEAR_PAIRS ? AT(bf16_dot)(sum, x, w) : sum + x * w;
+}
+
+/* out[m][0..cols) (+)= x[m, k0..k1) . w[0..cols)[k0..k1) for `rows` rows; rows, cols, type and form are constants. Row m of x
+ * begins at element at[m]; without `at` rows stand one after another.
  *
  * w is read once, so each iteration prefetches into L2 as many bytes of the next tile's rows as it reads. These are
  * contiguous; without this the hardware prefetcher has to follow `cols` short streams. */
-ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, bool round, const float *x, const int64_t *at,
+ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, LinearForm form, const float *x, const int64_t *at,
                                    int64_t K, const char *const *w, int64_t k0, int64_t k1, float *out, int64_t stride)
 {
-    const int64_t bytes = type == CPU_FP32 ? 4 : 2;
-    const int lines = (int)(cols * LANES * bytes / 64);
+    const int64_t bytes = type == CPU_FP32 ? 4 : 2, wide = AT(tile_wide)(form);
+    const int lines = (int)(cols * wide * bytes / 64);
     Vf sum[LINEAR_MAX_ROWS][LINEAR_MAX_COLS];
     int64_t k = k0;
 
@@ -41,7 +78,7 @@ ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, bool round, con
 #pragma GCC unroll 8
         for (int n = 0; n < cols; n++)
             sum[m][n] = vset(0.0f);
-    for (; k + LANES <= k1; k += LANES) {
+    for (; k + wide <= k1; k += wide) {
         const char *ahead = w[0] + cols * (K + k) * bytes;
         Vf v[LINEAR_MAX_COLS];
 #pragma GCC unroll 8
@@ -49,28 +86,26 @@ ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, bool round, con
             __builtin_prefetch(ahead + n * 64, 0, 2);
 #pragma GCC unroll 8
         for (int n = 0; n < cols; n++)
-            v[n] = vload_as(w[n] + k * bytes, type);
+            v[n] = AT(tile_w)(form, type, w[n] + k * bytes, wide);
 #pragma GCC unroll 8
         for (int m = 0; m < rows; m++) {
-            const float *row = x + (at ? at[m] : m * K) + k;
-            const Vf a = round ? vround(vload(row)) : vload(row);
+            const Vf a = AT(tile_x)(form, x + (at ? at[m] : m * K) + k, wide);
 #pragma GCC unroll 8
             for (int n = 0; n < cols; n++)
-                sum[m][n] += a * v[n];
+                sum[m][n] = AT(tile_add)(form, sum[m][n], a, v[n]);
         }
     }
     if (k < k1) {
         Vf v[LINEAR_MAX_COLS];
 #pragma GCC unroll 8
         for (int n = 0; n < cols; n++)
-            v[n] = vload_as_n(w[n] + k * bytes, type, k1 - k);
+            v[n] = AT(tile_w)(form, type, w[n] + k * bytes, k1 - k);
 #pragma GCC unroll 8
         for (int m = 0; m < rows; m++) {
-            const float *row = x + (at ? at[m] : m * K) + k;
-            const Vf a = round ? vround(vload_n(row, k1 - k)) : vload_n(row, k1 - k);
+            const Vf a = AT(tile_x)(form, x + (at ? at[m] : m * K) + k, k1 - k);
 #pragma GCC unroll 8
             for (int n = 0; n < cols; n++)
-                sum[m][n] += a * v[n];
+                sum[m][n] = AT(tile_add)(form, sum[m][n], a, v[n]);
         }
     }
 #pragma GCC unroll 8
@@ -90,20 +125,20 @@ ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, bool round, con
 /* The tiles of a level: as many outputs as registers hold, and with few rows enough independent sums to cover the
  * latency of the multiply-add. `params`: what the functions take; `at`: as in linear_tile. */
 #ifndef TILE_FUNCTION
-#define TILE_FUNCTION(name, params, at, rows, cols, type, round) \
+#define TILE_FUNCTION(name, params, at, rows, cols, type, form) \
     static __attribute__((noinline)) void AT(name##_##type##_##rows) params \
     { \
-        AT(linear_tile)(rows, cols, type, round, x, at, K, w, k0, k1, out, stride); \
+        AT(linear_tile)(rows, cols, type, form, x, at, K, w, k0, k1, out, stride); \
     }
-#define TILE_WIDE(name, params, at, type, round) \
-    TILE_FUNCTION(name, params, at, 1, 8, type, round) \
-    TILE_FUNCTION(name, params, at, 2, 8, type, round) \
-    TILE_FUNCTION(name, params, at, 3, 4, type, round) \
-    TILE_FUNCTION(name, params, at, 4, 4, type, round) \
-    TILE_FUNCTION(name, params, at, 5, 4, type, round) \
-    TILE_FUNCTION(name, params, at, 6, 4, type, round)
-#define TILE_NARROW(name, params, at, type, round) \
-    TILE_FUNCTION(name, params, at, 1, 8, type, round) TILE_FUNCTION(name, params, at, 2, 4, type, round)
+#define TILE_WIDE(name, params, at, type, form) \
+    TILE_FUNCTION(name, params, at, 1, 8, type, form) \
+    TILE_FUNCTION(name, params, at, 2, 8, type, form) \
+    TILE_FUNCTION(name, params, at, 3, 4, type, form) \
+    TILE_FUNCTION(name, params, at, 4, 4, type, form) \
+    TILE_FUNCTION(name, params, at, 5, 4, type, form) \
+    TILE_FUNCTION(name, params, at, 6, 4, type, form)
+#define TILE_NARROW(name, params, at, type, form) \
+    TILE_FUNCTION(name, params, at, 1, 8, type, form) TILE_FUNCTION(name, params, at, 2, 4, type, form)
 /* The functions of a type with the columns of their tiles, by rows. */
 #define TILE_ROW_WIDE(name, type) \
     { \
@@ -122,25 +157,26 @@ ALWAYS_INLINE void AT(linear_tile)(int rows, int cols, int type, bool round, con
     }
 #endif
 #undef TILE_FUNCTIONS
-#undef TILE_ROUNDED
-#undef TILE_ROUNDED_ROW
+#undef TILE_FORM
+#undef TILE_FORM_ROW
 #undef TILE_TABLE
 #if TILE_ROWS == 6
 #define TILE_FUNCTIONS(name, params, at) \
-    TILE_WIDE(name, params, at, CPU_FP32, false) \
-    TILE_WIDE(name, params, at, CPU_FP16, false) TILE_WIDE(name, params, at, CPU_BF16, false)
-#define TILE_ROUNDED(name, params, at) TILE_WIDE(name, params, at, CPU_BF16, true)
-#define TILE_ROUNDED_ROW(name) TILE_ROW_WIDE(name, CPU_BF16)
+    TILE_WIDE(name, params, at, CPU_FP32, LINEAR_PLAIN) \
+    TILE_WIDE(name, params, at, CPU_FP16, LINEAR_PLAIN) TILE_WIDE(name, params, at, CPU_BF16, LINEAR_PLAIN)
+/* Of bf16, with rows of x in a form. */
+#define TILE_FORM(name, params, at, form) TILE_WIDE(name, params, at, CPU_BF16, form)
+#define TILE_FORM_ROW(name) TILE_ROW_WIDE(name, CPU_BF16)
 #define TILE_TABLE(name) \
     { \
         TILE_ROW_WIDE(name, CPU_FP32), TILE_ROW_WIDE(name, CPU_FP16), TILE_ROW_WIDE(name, CPU_BF16) \
     }
 #else
 #define TILE_FUNCTIONS(name, params, at) \
-    TILE_NARROW(name, params, at, CPU_FP32, false) \
-    TILE_NARROW(name, params, at, CPU_FP16, false) TILE_NARROW(name, params, at, CPU_BF16, false)
-#define TILE_ROUNDED(name, params, at) TILE_NARROW(name, params, at, CPU_BF16, true)
-#define TILE_ROUNDED_ROW(name) TILE_ROW_NARROW(name, CPU_BF16)
+    TILE_NARROW(name, params, at, CPU_FP32, LINEAR_PLAIN) \
+    TILE_NARROW(name, params, at, CPU_FP16, LINEAR_PLAIN) TILE_NARROW(name, params, at, CPU_BF16, LINEAR_PLAIN)
+#define TILE_FORM(name, params, at, form) TILE_NARROW(name, params, at, CPU_BF16, form)
+#define TILE_FORM_ROW(name) TILE_ROW_NARROW(name, CPU_BF16)
 #define TILE_TABLE(name) \
     { \
         TILE_ROW_NARROW(name, CPU_FP32), TILE_ROW_NARROW(name, CPU_FP16), TILE_ROW_NARROW(name, CPU_BF16) \

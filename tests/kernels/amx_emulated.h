@@ -1,4 +1,4 @@
-/* amx_emulated.h - the tile instructions of kernels/cpu/amx_tiles.h in plain C. A kernel's text that is included behind it is
+/* amx_emulated.h - the tile instructions of kernels/cpu/amx_tiles.h and the product of kernels/cpu/bf16_pairs.h in plain C. A kernel's text that is included behind it is
  * compiled with them: of linear_q there are then linear_q_amx_plain and, on x86-64, linear_q_amx_avx2 and linear_q_amx_avx512.
  * The first runs on any processor.
  *
@@ -130,6 +130,19 @@ static inline void emulate_dot_bf16(int sums, int w, int x)
             sum = no_subnormal(no_subnormal(sum) + no_subnormal(even + odd));
             memcpy(&c->at[n][4 * m], &sum, sizeof sum);
         }
+}
+
+/* Sums of `lanes` floats, pairs of bf16 in as many: as Intel's manual says of vdpbf16ps. */
+static inline void emulate_bf16_dot(void *sums, const void *x, const void *w, int lanes)
+{
+    for (int l = 0; l < lanes; l++) {
+        float sum;
+
+        memcpy(&sum, (char *)sums + 4 * l, sizeof sum);
+        for (int i = 2 * l + 1; i >= 2 * l; i--)
+            sum = no_subnormal(fmaf(bf16_at(x, i), bf16_at(w, i), no_subnormal(sum)));
+        memcpy((char *)sums + 4 * l, &sum, sizeof sum);
+    }
 }
 
 #endif

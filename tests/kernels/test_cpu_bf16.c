@@ -1,35 +1,42 @@
 /* test_cpu_bf16.c - linear_bf16, which rounds x to bf16, against the reference with rounded rows, and a row's bits whatever its
- * neighbours, tiles and threads. Of the form with the tiles of AMX the same text is tried with emulated instructions, too, on
- * any processor. Where there is AMX, its bits are those of the emulated ones. */
+ * neighbours, tiles and threads. Of the forms with AVX512_BF16 and with the tiles of AMX the same text is tried with emulated
+ * instructions, too, on any processor. Where the processor has them, its bits are those of the emulated ones. */
 #include "cpu_test.h"
 
 #include "amx_emulated.h"
 
 #define linear emulated_linear /* not the names of the kernels that are linked */
 #define linear_bf16 emulated_linear_bf16
+#define linear_bf16_avx512bf16 emulated_linear_bf16_pairs
 #define linear_bf16_amx emulated_linear_bf16_amx
 #include "kernels/cpu/linear.c"
 #undef linear
 #undef linear_bf16
+#undef linear_bf16_avx512bf16
 #undef linear_bf16_amx
 
 typedef struct Form {
     const char *name;
     CpuKernel *kernel; /* NULL: what FTX_CPU=name gives */
     int needs;         /* a level of the machine */
-    bool tiles;
+    int same;          /* the form of emulated instructions that has the same bits; 0: none */
 } Form;
 
+enum { EMULATED_TILES = 1, EMULATED_PAIRS };
 static const Form forms[] = {
-    {"plain", NULL, 0, false},
+    {"plain", NULL, 0, 0},
+    [EMULATED_TILES] = {"plain with emulated tiles", emulated_linear_bf16_amx_plain, 0, EMULATED_TILES},
 #if defined __x86_64__
-    {"avx2", NULL, 1, false},
-    {"avx512", NULL, 2, false},
-    {"avx2 with emulated tiles", emulated_linear_bf16_amx_avx2, 1, true},
-    {"avx512 with emulated tiles", emulated_linear_bf16_amx_avx512, 2, true},
-    {"amx", NULL, 3, true},
+    [EMULATED_PAIRS] = {"avx512 with emulated pairs", emulated_linear_bf16_pairs_avx512, 2, EMULATED_PAIRS},
+    {"avx2", NULL, 1, 0},
+    {"avx512", NULL, 2, 0},
+    {"avx512bf16", NULL, 3, EMULATED_PAIRS},
+    {"amx", NULL, 4, EMULATED_TILES},
+    {"avx2 with emulated tiles", emulated_linear_bf16_amx_avx2, 1, EMULATED_TILES},
+    {"avx512 with emulated tiles", emulated_linear_bf16_amx_avx512, 2, EMULATED_TILES},
+    {"avx2 with emulated pairs", emulated_linear_bf16_pairs_avx2, 1, 0},
 #endif
-    {"plain with emulated tiles", emulated_linear_bf16_amx_plain, 0, true},
+    {"plain with emulated pairs", emulated_linear_bf16_pairs_plain, 0, 0},
 };
 enum { FORMS = sizeof forms / sizeof *forms };
 
@@ -53,7 +60,7 @@ static CpuKernel *form_at(const Form *f)
 static bool runs(const Form *f)
 {
 #if defined __x86_64__
-    static const char *const all[] = {"plain", "avx2", "avx512", "amx"};
+    static const char *const all[] = {"plain", "avx2", "avx512", "avx512bf16", "amx"};
 
     for (int i = 1; i <= f->needs; i++)
         if (named(all[i]) == named(all[i - 1]))
@@ -139,8 +146,8 @@ static void check(const Form *f, const Case *c)
         if (memcmp(again, y, sizeof *y * out) != 0)
             fail_msg("%s: other bits on %d threads", what, threads);
     }
-    if (f->tiles && !c->kind) { /* levels differ in activations */
-        run(&forms[FORMS - 1], c, &d, 0, c->M, 1, again);
+    if (f->same && !c->kind) { /* levels differ in activations */
+        run(&forms[f->same], c, &d, 0, c->M, 1, again);
         if (memcmp(again, y, sizeof *y * out) != 0)
             fail_msg("%s: other bits than emulated", what);
     }
@@ -171,6 +178,8 @@ static void large(void **state)
         check(f, &(Case){.M = 101, .N = 40, .K = 1100, .bias = 1});
         check(f, &(Case){.M = 128, .N = 33, .K = 1056, .residual = 1});
         check(f, &(Case){.M = 17, .N = 20, .K = 4200});
+        check(f, &(Case){.M = 45, .N = 9, .K = 2049}); /* two chunks of pairs, rows that begin within a pair */
+        check(f, &(Case){.M = 64, .N = 13, .K = 2050});
         check(f, &(Case){.M = 1, .N = 1200, .K = 64});
         check(f, &(Case){.M = 113, .N = 1300, .K = 40}); /* more units than there is room for sums */
     }
@@ -249,11 +258,43 @@ static void not_numbers(void **state)
     }
 }
 
+/* Weights of all bits and x of all exponents: sums that cancel, leave the range, are subnormal. */
+static void all_numbers(void **state)
+{
+    enum { M = 70, N = 40, K = 34 };
+    const Case c = {.M = M, .N = N, .K = K};
+    float *want = malloc(sizeof *want * M * N), *y = malloc(sizeof *y * M * N);
+    Data d = data_new(&c);
+
+    (void)state;
+    for (const Form *f = forms; f < forms + FORMS; f++)
+        for (int round = 0; round < 24 && f->same && runs(f); round++) {
+            for (int i = 0; i < M * K; i++) { /* small ones in the first rounds; none that is subnormal */
+                const uint32_t bits = random_bits() << 1 ^ random_bits(), most = round < 8 ? 40 : 256;
+                const uint32_t x = (bits & 0x807fffff) | (1 + (bits >> 7) % (most - 1)) << 23;
+
+                memcpy(&d.x[i], &x, sizeof x);
+            }
+            for (int i = 0; i < N * K; i++) {
+                const uint32_t bits = random_bits(), small = (bits & 0x807f) | (bits >> 16) % 150 << 7;
+
+                ((uint16_t *)d.w)[i] = (uint16_t)(round % 8 < 4 ? small : bits);
+            }
+            run(&forms[f->same], &c, &d, 0, M, 1, want);
+            run(f, &c, &d, 0, M, 1, y);
+            for (int i = 0; i < M * N; i++)
+                if (isnan(want[i]) ? !isnan(y[i]) : memcmp(&y[i], &want[i], sizeof *y) != 0)
+                    fail_msg("%s: row %d, column %d is %a, not %a", f->name, i / N, i % N, y[i], want[i]);
+        }
+    data_free(&d);
+    free(want), free(y);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes),   cmocka_unit_test(large),       cmocka_unit_test(epilogues),
-        cmocka_unit_test(rounding), cmocka_unit_test(not_numbers),
+        cmocka_unit_test(rounding), cmocka_unit_test(not_numbers), cmocka_unit_test(all_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -210,7 +210,7 @@ static void guard(const char *family, const CpuCall *c)
 #if defined __aarch64__
     static const char *const levels[] = {"plain", "dotprod", "i8mm"};
 #else
-    static const char *const levels[] = {"plain", "avx2", "avx512", "amx"};
+    static const char *const levels[] = {"plain", "avx2", "avx512", "avx512bf16", "amx"};
 #endif
     Extent e[EXTENT_OPERANDS];
     const uint32_t n = sizes_of(family, c, e);
