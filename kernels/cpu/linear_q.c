@@ -204,16 +204,18 @@ ALWAYS_INLINE Vf AT(quant_minima)(const QuantArgs *q, const uint8_t *w, int64_t 
     return vload_as(w + q->zeros + (g * QUANT_ROWS + part * LANES) * 4, CPU_FP32);
 }
 
-/* The sum of a group of codes of row m of x. */
-ALWAYS_INLINE int32_t AT(quant_sum)(const QuantArgs *q, int64_t m, int64_t g)
+/* The sum of a group of codes of row m of x, whose K / 32 sums of 32 begin at xt. */
+ALWAYS_INLINE int32_t AT(quant_sum)(const QuantArgs *q, const int32_t *xt, int64_t m, int64_t g)
 {
-    const int32_t *parts = q->xt + (m * q->K + g * q->group) / 32;
     int32_t sum = 0;
 
-    for (int64_t i = 0; i < q->group / 32; i++)
-        sum += parts[i];
-    for (int64_t i = 0; q->group == 16 && i < 16; i++)
-        sum += (int8_t)q->x[m * q->K + g * 16 + i];
+    if (q->group == 16) {
+        for (int64_t i = 0; i < 16; i++)
+            sum += (int8_t)q->x[m * q->K + g * 16 + i];
+        return sum;
+    }
+    for (int64_t parts = q->group / 32, i = g * parts; i < (g + 1) * parts; i++)
+        sum += xt[i];
     return sum;
 }
 
@@ -282,10 +284,13 @@ ALWAYS_INLINE void AT(quant_integers)(int rows, int tiles, int bits, const Quant
 {
     enum { PARTS = AT(QUANT_PARTS) };
     const int64_t vector = QUANT_ROWS * 4, step = bits == 4 ? 8 : 4;
+    const int64_t sums_of_x = q->K / 32, scales_of_x = q->K / q->xgroup, groups = q->xgroup / q->group;
+    const int32_t *const xt = q->xt + m0 * sums_of_x;
     const Vi low = (Vi){0} + 0x0f0f0f0f;
     const bool pairs = DOTS == 2 && rows > 1;
 
     for (int64_t g = g0; g < g1; g++) {
+        const float *const xs = q->xs + m0 * scales_of_x + g / groups; /* of the first row */
         Vi sum[TILE_ROWS][QUANT_MAX_TILES * PARTS];
 
 #if DOTS == 2
@@ -294,7 +299,7 @@ ALWAYS_INLINE void AT(quant_integers)(int rows, int tiles, int bits, const Quant
 #endif
 #pragma GCC unroll 8
         for (int m = 0; m < rows; m++) {
-            const int32_t of_x = AT(quant_sum)(q, m0 + m, g);
+            const int32_t of_x = AT(quant_sum)(q, xt + m * sums_of_x, m0 + m, g);
 
 #pragma GCC unroll 16
             for (int t = 0; t < tiles * PARTS; t++) {
@@ -329,16 +334,15 @@ ALWAYS_INLINE void AT(quant_integers)(int rows, int tiles, int bits, const Quant
             const Vf scale = AT(quant_scales)(q, w[t / PARTS], g, t % PARTS);
 #pragma GCC unroll 8
             for (int m = 0; m < rows; m++) {
-                const float xs = q->xs[((m0 + m) * q->K + g * q->group) / q->xgroup];
                 float *to = totals + m * stride + t * LANES;
                 const Vf before = g ? vload(to) : vset(0.0f);
 
-                vstore(to, AT(quant_fma)(__builtin_convertvector(sum[m][t], Vf), scale * xs, before));
+                vstore(to, AT(quant_fma)(__builtin_convertvector(sum[m][t], Vf), scale * xs[m * scales_of_x], before));
             }
         }
         for (int m = 0; q->have_minima && m < rows; m++) {
-            const float xs = q->xs[((m0 + m) * q->K + g * q->group) / q->xgroup];
-            const Vf less = vset(-xs * (float)AT(quant_sum)(q, m0 + m, g));
+            const int32_t of_x = AT(quant_sum)(q, xt + m * sums_of_x, m0 + m, g);
+            const Vf less = vset(-xs[m * scales_of_x] * (float)of_x);
 
             for (int t = 0; t < tiles * PARTS; t++) {
                 float *to = totals + m * stride + t * LANES;
