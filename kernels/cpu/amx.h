@@ -128,8 +128,11 @@ ALWAYS_INLINE void AT(amx_add)(bool offsets, const QuantArgs *q, const AmxPanel 
 
     for (int64_t m = 0; m < s->rows; m++) {
         const Vf scale = vset(xs[m * x_groups]);
-        const int32_t of_x = offsets ? AT(quant_sum)(q, q->xt + (s->m + m) * (q->K / 32), s->m + m, s->g) : 0;
+        int32_t of_x = 0;
         float *to = totals[m];
+
+        if (offsets)
+            AT(quant_sums)(1, q, s->m + m, s->g, &of_x);
 
 #pragma GCC unroll 16
         for (int t = 0; t < VECTORS; t++) {

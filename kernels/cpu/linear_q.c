@@ -204,19 +204,30 @@ ALWAYS_INLINE Vf AT(quant_minima)(const QuantArgs *q, const uint8_t *w, int64_t 
     return vload_as(w + q->zeros + (g * QUANT_ROWS + part * LANES) * 4, CPU_FP32);
 }
 
-/* The sum of a group of codes of row m of x, whose K / 32 sums of 32 begin at xt. */
-ALWAYS_INLINE int32_t AT(quant_sum)(const QuantArgs *q, const int32_t *xt, int64_t m, int64_t g)
+/* sums[i] = the sum of a group of 16, 32, 64 or 128 codes of row m + i of x; rows: a constant. */
+ALWAYS_INLINE void AT(quant_sums)(int rows, const QuantArgs *q, int64_t m, int64_t g, int32_t *sums)
 {
-    int32_t sum = 0;
+    const int64_t in_row = q->K / 32, parts = q->group / 32;
+    const int32_t *of_32 = q->xt + m * in_row + g * parts;
 
-    if (q->group == 16) {
-        for (int64_t i = 0; i < 16; i++)
-            sum += (int8_t)q->x[m * q->K + g * 16 + i];
-        return sum;
-    }
-    for (int64_t parts = q->group / 32, i = g * parts; i < (g + 1) * parts; i++)
-        sum += xt[i];
-    return sum;
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++)
+        sums[i] = parts ? of_32[i * in_row] : 0;
+    for (int64_t part = 1; part < parts; part++)
+#pragma GCC unroll 8
+        for (int i = 0; i < rows; i++)
+            sums[i] += of_32[i * in_row + part];
+    for (int i = 0; parts == 0 && i < rows; i++)
+        for (int64_t k = g * 16; k < g * 16 + 16; k++)
+            sums[i] += (int8_t)q->x[(m + i) * q->K + k];
+}
+
+/* What the sums of LANES rows of w begin with: zeros times the sum of x. bits: a constant. */
+ALWAYS_INLINE Vi AT(quant_offsets)(const QuantArgs *q, const uint8_t *w, int64_t g, int part, int bits, int32_t of_x)
+{
+    if (q->have_zeros)
+        return (AT(quant_zeros)(q, w, g, part) - QUANT_LESS(bits)) * -of_x;
+    return (Vi){0} + ((q->have_minima ? 0 : bits == 4 ? 8 : 128) - QUANT_LESS(bits)) * -of_x;
 }
 
 #if DOTS == 2
@@ -284,30 +295,28 @@ ALWAYS_INLINE void AT(quant_integers)(int rows, int tiles, int bits, const Quant
 {
     enum { PARTS = AT(QUANT_PARTS) };
     const int64_t vector = QUANT_ROWS * 4, step = bits == 4 ? 8 : 4;
-    const int64_t sums_of_x = q->K / 32, scales_of_x = q->K / q->xgroup, groups = q->xgroup / q->group;
-    const int32_t *const xt = q->xt + m0 * sums_of_x;
+    const int64_t scales_of_x = q->K / q->xgroup, groups = q->xgroup / q->group;
     const Vi low = (Vi){0} + 0x0f0f0f0f;
     const bool pairs = DOTS == 2 && rows > 1;
 
     for (int64_t g = g0; g < g1; g++) {
         const float *const xs = q->xs + m0 * scales_of_x + g / groups; /* of the first row */
         Vi sum[TILE_ROWS][QUANT_MAX_TILES * PARTS];
+        int32_t of_x[TILE_ROWS];
 
+        AT(quant_sums)(rows, q, m0, g, of_x);
 #if DOTS == 2
         if (pairs)
             AT(quant_pairs)(rows, tiles * PARTS, bits, q, m0, w, g, sum);
 #endif
 #pragma GCC unroll 8
-        for (int m = 0; m < rows; m++) {
-            const int32_t of_x = AT(quant_sum)(q, xt + m * sums_of_x, m0 + m, g);
-
+        for (int m = 0; m < rows; m++)
 #pragma GCC unroll 16
             for (int t = 0; t < tiles * PARTS; t++) {
-                const Vi zeros = (AT(quant_zeros)(q, w[t / PARTS], g, t % PARTS) - QUANT_LESS(bits)) * -of_x;
+                const Vi offsets = AT(quant_offsets)(q, w[t / PARTS], g, t % PARTS, bits, of_x[m]);
 
-                sum[m][t] = pairs ? sum[m][t] + zeros : zeros;
+                sum[m][t] = pairs ? sum[m][t] + offsets : offsets;
             }
-        }
         for (int64_t k = g * q->group; !pairs && k < (g + 1) * q->group; k += step) {
             Vi codes[QUANT_MAX_TILES * PARTS];
 
@@ -341,8 +350,7 @@ ALWAYS_INLINE void AT(quant_integers)(int rows, int tiles, int bits, const Quant
             }
         }
         for (int m = 0; q->have_minima && m < rows; m++) {
-            const int32_t of_x = AT(quant_sum)(q, xt + m * sums_of_x, m0 + m, g);
-            const Vf less = vset(-xs[m * scales_of_x] * (float)of_x);
+            const Vf less = vset(-xs[m * scales_of_x] * (float)of_x[m]);
 
             for (int t = 0; t < tiles * PARTS; t++) {
                 float *to = totals + m * stride + t * LANES;
