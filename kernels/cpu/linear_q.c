@@ -48,6 +48,7 @@ enum {
     QUANT_KC = 1024,    /* elements of a row between two visits of a block of rows of x: tiles and x stay in L1 */
     QUANT_BLOCK_X = 48, /* rows of x in a piece of work */
     QUANT_MAX_TILES = 4,
+    QUANT_AHEAD = 1024, /* bytes of a tile that a single row fetches before it needs them, also from page to page */
 };
 
 typedef struct QuantArgs {
@@ -320,6 +321,9 @@ ALWAYS_INLINE void AT(quant_integers)(int rows, int tiles, int bits, const Quant
         for (int64_t k = g * q->group; !pairs && k < (g + 1) * q->group; k += step) {
             Vi codes[QUANT_MAX_TILES * PARTS];
 
+#pragma GCC unroll 4
+            for (int t = 0; t < tiles && rows == 1; t++)
+                __builtin_prefetch(w[t] + k / step * vector + QUANT_AHEAD, 0, 2);
 #pragma GCC unroll 16
             for (int t = 0; t < tiles * PARTS; t++)
                 codes[t] = AT(quant_load)(w[t / PARTS] + k / step * vector + t % PARTS * LANES * 4);
