@@ -41,7 +41,7 @@ ALWAYS_INLINE Vf AT(bf16_pairs_of_w)(const char *w, int64_t left)
 }
 
 /* sum[l] + x[2 l + 1] w[2 l + 1], rounded to fp32, and that + x[2 l] w[2 l], likewise; subnormal numbers count as zero. So say
- * Intel's manual and, of 2^28 random sums, Zen 4. */
+ * Intel's manual and, in 256 million random sums, Zen 4. */
 ALWAYS_INLINE Vf AT(bf16_dot)(Vf sum, Vf x, Vf w)
 {
 #if LANES == 16 && !defined AMX_EMULATED
