@@ -1,12 +1,13 @@
 -- decoders.lua - config.json of decoders that decoder.lua computes: by architecture the class's defaults, its names of
--- fields and tensors, and the fields that only it has.
+-- fields and tensors, and the fields that only it has. gpts.lua, gemmas.lua and mixtures.lua have more of them.
 local ftx = require "ftx"
 local hf = require "lib.hf"
 local ropes = require "lib.rope"
-local altup = require "lib.altup"
 local decoder = require "decoder"
-local mixtures = require "hf/mixtures"
+local fields = require "lib.fields"
 local harmless = require("lib.harmless").decoders
+local windows, window, same_window, clip, same_bias, granite, hunyuan =
+  fields.windows, fields.window, fields.same_window, fields.clip, fields.same_bias, fields.granite, fields.hunyuan
 
 -- LLaMA's; a class has its own where it differs. false: it has no such field or tensor.
 local llama = {
@@ -27,62 +28,6 @@ local llama = {
   },
 }
 
--- A layer's window by layer_types; without that list `windowed(i)` says whether layer i (from 0) has one.
-local function windows(config, layers, window, windowed)
-  local list, made = config:value("layer_types"), {}
-  local kinds = { full_attention = false, sliding_attention = true }
-  for i = 0, layers - 1 do
-    local has = windowed(i)
-    if list then
-      has = type(list) == "table" and kinds[list[i + 1] or ""]
-      if has == nil or #list ~= layers then
-        config:refuse("layer_types", "a list of full_attention and sliding_attention, one for each layer")
-      end
-    end
-    made[i + 1] = has and window or 0
-  end
-  return made
-end
-
--- The field as it stands: null is not the class's default.
-local function window(config, missing)
-  if config.values.sliding_window == nil then return missing end
-  return config:count("sliding_window", 0, 2 ^ 24, 0)
-end
-
-local function same_window(config, c)
-  c.windows = windows(config, c.layers, window(config, 0), function() return true end)
-end
-
--- A number that null turns off: 0; a missing field is the class's default.
-local function cap(config, key, missing)
-  if config.values[key] == nil then return missing end
-  return config:value(key) and config:number(key, 1e-6, 2 ^ 20) or nil
-end
-
--- The bound of queries, keys and values; nil: there is none.
-local function clip(config)
-  local bound = config:value("clip_qkv") and config:number("clip_qkv", 0, 1e6) or 0
-  return bound > 0 and bound or nil
-end
-
-local function same_bias(config, c, key)
-  c.qkv_bias = config:flag(key, false)
-  c.out_bias = c.qkv_bias
-end
-
--- Gemma's first files say gelu for its tanh form.
-local tanh_activations = {}
-for name, kind in pairs(hf.activations) do tanh_activations[name] = name == "gelu" and "gelu_tanh" or kind end
-
--- RMSNorm with a gain of 1 + w; embeddings are multiplied by sqrt(hidden) as their type holds it.
-local function gemma(config, c)
-  same_bias(config, c, "attention_bias")
-  c.norm_plus = not config.gguf -- GGUF has 1 + w
-  c.embedding_scale = hf.rounded(config, c.hidden ^ 0.5)
-  config:only("use_bidirectional_attention", "false: it is for embeddings", false)
-end
-
 -- One LayerNorm without bias before attention and feed-forward.
 local function cohere(config, c)
   same_bias(config, c, "attention_bias")
@@ -92,38 +37,6 @@ end
 
 local function glm(config, c) c.qkv_bias = config:flag("attention_bias", true) end
 
-local function granite(config, c)
-  c.qkv_bias = config:flag("attention_bias", false)
-  c.out_bias = c.qkv_bias
-  c.scale = config:number("attention_multiplier", 1e-6, 1024, 1.0)
-  c.embedding_scale = config:number("embedding_multiplier", 1e-6, 2 ^ 20, 1.0)
-  c.residual_scale = config:number("residual_multiplier", 1e-6, 2 ^ 20, 1.0)
-  c.logits_scale = 1 / config:number("logits_scaling", 1e-6, 1e6, 1.0)
-end
-
--- Heads are normed behind RoPE. "dynamic" with alpha is a larger theta, whatever the length of the text.
-local hunyuan_rope = { "alpha", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "factor" }
-local function hunyuan(config, c)
-  local at = hf.rope_object(config)
-  same_bias(config, c, "attention_bias")
-  c.norm_heads, c.norm_rotated = true, true
-  c.names.q_norm, c.names.k_norm = "self_attn.query_layernorm", "self_attn.key_layernorm"
-  if at and (at:value("rope_type") or at:value("type")) == "dynamic" and at:value("alpha") then
-    local theta = (at:value("rope_theta") and at or config):number("rope_theta", 1, 1e12, 10000.0)
-    c.rope = ropes.ntk(theta, c.head_dim, at:number("alpha", 1e-6, 1e6))
-  end
-  config:only("pretraining_tp", "1", 1)
-  config:only("use_qk_norm", "true: heads are normed", true)
-  config:only("use_rotary_pos_emb", "true", true)
-  config:only("norm_type", "rms", "rms")
-  config:only("attention_head_dim", "the value of head_dim", c.head_dim)
-  for _, name in ipairs {
-    "add_classification_head", "cla_share_factor", "class_num", "dense_list", "enable_lm_head_fp32", "eod_token_id",
-    "im_end_id", "im_newline_id", "im_start_id", "mask_init_id", "num_media_embeds", "org_vocab_size", "pad_id",
-    "pool_type", "text_end_id", "text_start_id",
-  } do config:value(name) end
-end
-
 local function qwen_windows(config, c)
   local use = config:flag("use_sliding_window", false)
   local first = config:count("max_window_layers", 0, 1024, 28)
@@ -131,115 +44,6 @@ local function qwen_windows(config, c)
   c.windows = windows(config, c.layers, use and size or 0, function(i) return i >= first end)
 end
 
--- The numbers of Gemma 4's layer i (from 0) that others do not have: per_layer_config, or in older files those of all layers
--- that see the whole text.
-local function gemma4_layer(config, c, i, whole, keys_give_values)
-  local own = { head_dim = c.head_dim, kv_heads = c.kv_heads }
-  local by_layer = config:inside("per_layer_config")
-  if by_layer then
-    local at = by_layer:inside(tostring(i))
-    if not at then return own end
-    own.head_dim = at:count("head_dim", 1, 1024, c.head_dim)
-    own.kv_heads = at:count("num_key_value_heads", 1, 1024, c.kv_heads)
-    at:known {}
-  elseif whole then
-    own.head_dim = config:count("global_head_dim", 1, 1024, 512)
-    if keys_give_values then own.kv_heads = config:count("num_global_key_value_heads", 1, 1024, c.kv_heads) end
-  end
-  return own
-end
-
--- The layer whose keys and values layer i reads; last: the last ones with their own, by kind.
-local function shared_layer(config, c, last, whole, i)
-  for _, part in ipairs { "k_proj", "v_proj", "k_norm" } do         -- of some files, and not read
-    table.insert(c.unused, "model.layers." .. i .. ".self_attn." .. part .. ".weight")
-  end
-  return last[whole] or config:refuse("num_kv_shared_layers", "so that a layer of each kind comes before them")
-end
-
--- The last layers read keys and values of the last one of their kind before them. Layers that see the whole text have heads of
--- another size, and RoPE on a part of each.
-local function gemma4_layers(config, c, positions)
-  local keys_give_values = config:flag("attention_k_eq_v", false)
-  for _, key in ipairs { "global_head_dim", "num_global_key_value_heads" } do config:value(key) end -- perhaps not read below
-  local first = c.layers - config:count("num_kv_shared_layers", 0, c.layers - 1, 0)
-  local wide = config:flag("use_double_wide_mlp", false)
-  local last, whole_dim, near_dim = {}, c.head_dim, c.head_dim
-  c.own, c.unused = {}, { table.unpack(c.unused) }
-  for i = 0, c.layers - 1 do
-    local whole = c.windows[i + 1] == 0
-    local own = gemma4_layer(config, c, i, whole, keys_give_values)
-    if whole then whole_dim = own.head_dim else near_dim = own.head_dim end
-    own.values_of_keys = whole and keys_give_values
-    if i >= first then
-      own.shared = shared_layer(config, c, last, whole, i)
-      own.ffn = c.ffn * (wide and 2 or 1)
-      local from = c.own[own.shared + 1]
-      if own.head_dim ~= from.head_dim or own.kv_heads ~= from.kv_heads then
-        config:refuse("per_layer_config", "the same for layer " .. i .. " and layer " .. own.shared ..
-                      ", whose keys and values it reads")
-      end
-    else
-      last[whole] = i
-    end
-    c.own[i + 1] = own
-  end
-  for i, own in ipairs(c.own) do -- one table of frequencies for each kind
-    if own.head_dim ~= (c.windows[i] == 0 and whole_dim or near_dim) then
-      config:refuse("per_layer_config", "the same head_dim for layers of one kind")
-    end
-  end
-  return whole_dim, near_dim
-end
-
--- A field with a number for each layer, or one for all.
-local function by_layer(config, key, layers, missing, read)
-  local given, made = config:value(key), {}
-  if type(given) == "table" and #given ~= layers then config:refuse(key, "a list with a number for each layer") end
-  for i = 1, layers do
-    local one = type(given) == "table" and given[i] or given
-    if one == nil then one = missing(i) end
-    if not read(one) then config:refuse(key, "numbers for all layers, or one") end
-    made[i] = one
-  end
-  return made
-end
-
--- Feed-forwards of their own size, of whose gates only those far above the mean count; the last layers read keys and values of
--- the last one of their kind before them.
-local function gemma3n_layers(config, c)
-  local first = c.layers - config:count("num_kv_shared_layers", 0, c.layers - 1, 15)
-  local ffn = by_layer(config, "intermediate_size", c.layers, function() return 16384 end, function(n)
-    return math.type(n) == "integer" and n >= 1 and n <= 2 ^ 20
-  end)
-  local cut = by_layer(config, "activation_sparsity_pattern", c.layers, function(i)
-    return c.layers > 10 and i <= 10 and 0.95 or 0.0
-  end, function(p) return type(p) == "number" and p >= 0 and p <= 1 - 1e-9 end)
-  local last = {}
-  c.own, c.unused = {}, { table.unpack(c.unused) }
-  for i = 0, c.layers - 1 do
-    local whole, own = c.windows[i + 1] == 0, { ffn = ffn[i + 1] }
-    if cut[i + 1] > 0 then own.ffn_cut = altup.quantile(cut[i + 1]) end
-    if i < first then last[whole] = i
-    else own.shared = shared_layer(config, c, last, whole, i) end
-    c.own[i + 1] = own
-  end
-end
-
--- All that tables have, in one.
-local function with(...)
-  local made = {}
-  for _, part in ipairs { ... } do
-    for key, name in pairs(part) do made[key] = name end
-  end
-  return made
-end
-
-local gemma_norms = { after_attention = "post_attention_layernorm", ffn_norm = "pre_feedforward_layernorm",
-                      after_ffn = "post_feedforward_layernorm", q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" }
-local layer_inputs = { layer_embedding = "model.embed_tokens_per_layer", layer_projection = "model.per_layer_model_projection",
-                       layer_projection_norm = "model.per_layer_projection_norm", layer_gate = "per_layer_input_gate",
-                       layer_out = "per_layer_projection", after_layer = "post_per_layer_input_norm" }
 local head_norms = { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" }
 local post_norms = { attention_norm = false, ffn_norm = false, after_attention = "post_attention_layernorm",
                      after_ffn = "post_feedforward_layernorm", q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" }
@@ -323,7 +127,7 @@ local classes = {
     end,
   },
   HunYuanDenseV1ForCausalLM = {
-    type = "hunyuan_v1_dense", eps = 1e-5, rope_fields = hunyuan_rope,
+    type = "hunyuan_v1_dense", eps = 1e-5, rope_fields = fields.hunyuan_rope,
     set = function(config, c)
       hunyuan(config, c)
       config:only("num_experts", "1", 1)
@@ -432,256 +236,6 @@ local classes = {
       end
     end,
   },
-  Starcoder2ForCausalLM = {
-    type = "starcoder2", norm = "layer", eps = 1e-5, kv_heads = 2, activation = "gelu_pytorch_tanh", tie = true,
-    positions = 4096, fields = { eps = "norm_epsilon" },
-    names = { gate = false, up = "mlp.c_fc", down = "mlp.c_proj" },
-    set = function(config, c)
-      same_window(config, c)
-      config:only("norm_type", "layer_norm", "layer_norm")
-      config:only("mlp_type", "default", "default")
-      c.qkv_bias = config:flag("use_bias", true)
-      c.out_bias, c.ffn_bias = c.qkv_bias, c.qkv_bias
-    end,
-  },
-  PhiForCausalLM = {
-    type = "phi", norm = "layer", eps = 1e-5, activation = "gelu_new", partial = 0.5,
-    fields = { eps = "layer_norm_eps" },
-    names = { ffn_norm = false, gate = false, out = "self_attn.dense", up = "mlp.fc1", down = "mlp.fc2",
-              final_norm = "model.final_layernorm" },
-    set = function(config, c)
-      c.parallel, c.qkv_bias, c.out_bias, c.ffn_bias, c.head_bias = true, true, true, true, true
-      if config:flag("qk_layernorm", false) then
-        c.norm_heads, c.names.q_norm, c.names.k_norm = true, "self_attn.q_layernorm", "self_attn.k_layernorm"
-      end
-    end,
-  },
-  GPTJForCausalLM = {
-    type = "gptj", norm = "layer", eps = 1e-5, activation = "gelu_new", style = "neighbour", widening = 4,
-    fields = { hidden = "n_embd", layers = "n_layer", heads = "n_head", ffn = "n_inner", kv_heads = false,
-               head_dim = false, eps = "layer_norm_epsilon", activation = "activation_function",
-               positions = "n_positions", theta = false },
-    names = { prefix = "transformer.", embedding = "transformer.wte", layers = "transformer.h.",
-              attention_norm = "ln_1", ffn_norm = false, q = "attn.q_proj", k = "attn.k_proj", v = "attn.v_proj",
-              out = "attn.out_proj",
-              gate = false, up = "mlp.fc_in", down = "mlp.fc_out", final_norm = "transformer.ln_f" },
-    unused = { "transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias" },
-    set = function(config, c)
-      config:only("rotary", "true", true)
-      if config.values.rotary_dim ~= nil and config:value("rotary_dim") == nil then
-        config:refuse("rotary_dim", "an even number up to n_embd / n_head")
-      end
-      c.rope.dim = config:count("rotary_dim", 2, c.head_dim, 64)
-      c.parallel, c.ffn_bias, c.head_bias = true, true, true
-    end,
-  },
-  CodeGenForCausalLM = {
-    type = "codegen", norm = "layer", eps = 1e-5, activation = "gelu_new", style = "neighbour", widening = 4,
-    fields = { hidden = "n_embd", layers = "n_layer", heads = "n_head", ffn = "n_inner", kv_heads = false,
-               head_dim = false, eps = "layer_norm_epsilon", activation = "activation_function",
-               positions = "n_positions", theta = false },
-    names = { prefix = "transformer.", embedding = "transformer.wte", layers = "transformer.h.",
-              attention_norm = "ln_1", ffn_norm = false, qkv = "attn.qkv_proj", out = "attn.out_proj",
-              gate = false, up = "mlp.fc_in", down = "mlp.fc_out", final_norm = "transformer.ln_f" },
-    unused = { "transformer.h.*.attn.causal_mask" },
-    set = function(config, c)
-      if config.values.rotary_dim ~= nil and config:value("rotary_dim") == nil then
-        config:refuse("rotary_dim", "an even number up to n_embd / n_head")
-      end
-      c.rope.dim = config:count("rotary_dim", 2, c.head_dim, 64)
-      if c.heads % 4 ~= 0 then config:refuse("n_head", "a multiple of 4: the class cuts its matrix so") end
-      c.groups, c.values_first = 4, true
-      c.parallel, c.ffn_bias, c.head_bias = true, true, true
-      config:value("n_ctx")
-    end,
-  },
-  GPTNeoForCausalLM = {
-    type = "gpt_neo", norm = "layer", eps = 1e-5, activation = "gelu_new", tie = true, widening = 4,
-    fields = { layers = "num_layers", heads = "num_heads", kv_heads = false, head_dim = false,
-               eps = "layer_norm_epsilon", activation = "activation_function", theta = false },
-    names = { prefix = "transformer.", embedding = "transformer.wte", positions = "transformer.wpe",
-              layers = "transformer.h.", attention_norm = "ln_1", ffn_norm = "ln_2", q = "attn.attention.q_proj",
-              k = "attn.attention.k_proj", v = "attn.attention.v_proj", out = "attn.attention.out_proj", gate = false,
-              up = "mlp.c_fc", down = "mlp.c_proj", final_norm = "transformer.ln_f" },
-    unused = { "transformer.h.*.attn.attention.bias", "transformer.h.*.attn.attention.masked_bias" },
-    set = function(config, c, positions)
-      local size, kinds = config:count("window_size", 1, 2 ^ 24, 256), config:value("attention_types")
-      local whole = "pairs of a list of global and local and how often it stands in a row, num_layers in all"
-      c.positions, c.scale, c.windows = positions, 1, {}
-      c.out_bias, c.ffn_bias = true, true
-      for _, name in ipairs { "attention_layers", "embed_dropout", "resid_dropout" } do config:value(name) end
-      for _, run in ipairs(kinds == nil and { { { "global", "local" }, 12 } } or type(kinds) == "table" and kinds or {}) do
-        local list, times = table.unpack(type(run) == "table" and run or {})
-        if type(list) ~= "table" or math.type(times) ~= "integer" or times < 1 or times > 1024 then
-          config:refuse("attention_types", whole)
-        end
-        for _ = 1, times do
-          for _, kind in ipairs(list) do
-            if kind ~= "global" and kind ~= "local" then config:refuse("attention_types", whole) end
-            table.insert(c.windows, kind == "local" and size or 0)
-          end
-        end
-      end
-      if #c.windows ~= c.layers then config:refuse("attention_types", whole) end
-    end,
-  },
-  BioGptForCausalLM = {
-    type = "biogpt", norm = "layer", eps = 1e-5, activation = "gelu", tie = true,
-    fields = { kv_heads = false, head_dim = false, eps = false, theta = false },
-    names = { prefix = "biogpt.", embedding = "biogpt.embed_tokens", positions = "biogpt.embed_positions",
-              layers = "biogpt.layers.", attention_norm = "self_attn_layer_norm", ffn_norm = "final_layer_norm",
-              out = "self_attn.out_proj", gate = false, up = "fc1", down = "fc2", final_norm = "biogpt.layer_norm",
-              head = "output_projection" },
-    set = function(config, c, positions)
-      c.positions, c.first_position = positions + 2, 2
-      c.qkv_bias, c.out_bias, c.ffn_bias = true, true, true
-      if config:flag("scale_embedding", true) then c.embedding_scale = c.hidden ^ 0.5 end
-      config:value("layer_norm_eps")                                -- the class does not read it
-      for _, name in ipairs { "hidden_dropout_prob", "attention_probs_dropout_prob" } do config:value(name) end
-    end,
-  },
-  GPTNeoXForCausalLM = {
-    type = "gpt_neox", norm = "layer", eps = 1e-5, activation = "gelu", partial = 0.25,
-    fields = { kv_heads = false, head_dim = false, eps = "layer_norm_eps", theta = "rotary_emb_base",
-               partial = "rotary_pct" },
-    names = { prefix = "gpt_neox.", embedding = "gpt_neox.embed_in", layers = "gpt_neox.layers.", head = "embed_out",
-              qkv = "attention.query_key_value", out = "attention.dense", gate = false, up = "mlp.dense_h_to_4h",
-              down = "mlp.dense_4h_to_h", final_norm = "gpt_neox.final_layer_norm" },
-    unused = { "gpt_neox.layers.*.attention.bias", "gpt_neox.layers.*.attention.masked_bias",
-               "gpt_neox.layers.*.attention.rotary_emb.inv_freq" },
-    set = function(config, c)
-      c.groups = c.heads
-      c.parallel = config:flag("use_parallel_residual", true)
-      c.qkv_bias = config:flag("attention_bias", true)
-      c.out_bias, c.ffn_bias = c.qkv_bias, true
-      -- some versions of transformers write both names, and read these
-      config:only("rope_theta", "the value of rotary_emb_base", c.rope.theta)
-      config:only("partial_rotary_factor", "the value of rotary_pct", c.rope.dim / c.head_dim)
-    end,
-  },
-  FalconForCausalLM = {
-    type = "falcon", norm = "layer", eps = 1e-5, activation = "gelu", tie = true, widening = 4,
-    fields = { ffn = "ffn_hidden_size", kv_heads = false, head_dim = false, eps = "layer_norm_epsilon",
-               activation = "activation" },
-    names = { prefix = "transformer.", embedding = "transformer.word_embeddings", layers = "transformer.h.",
-              qkv = "self_attention.query_key_value", out = "self_attention.dense", gate = false,
-              up = "mlp.dense_h_to_4h", down = "mlp.dense_4h_to_h", final_norm = "transformer.ln_f" },
-    set = function(config, c)
-      local new = config:flag("new_decoder_architecture", false)
-      local one = config:flag("multi_query", true)
-      local kv_heads = config:count("num_kv_heads", 1, 1024, c.heads)
-      local norms = config:count("num_ln_in_parallel_attn", 1, 2, new and 2 or 1)
-      c.alibi = config:flag("alibi", false)
-      c.alibi_rounded = c.alibi
-      c.kv_heads = new and kv_heads or one and 1 or c.heads
-      c.groups = c.kv_heads
-      c.parallel = config:flag("parallel_attn", true)
-      if new and not c.parallel then config:refuse("parallel_attn", "true with new_decoder_architecture") end
-      if not new and norms == 2 then config:refuse("num_ln_in_parallel_attn", "1 without new_decoder_architecture") end
-      if norms == 2 then c.names.attention_norm, c.names.ffn_norm = "ln_attn", "ln_mlp"
-      elseif c.parallel then c.names.ffn_norm = false end
-      c.qkv_bias = config:flag("bias", false)
-      c.out_bias, c.ffn_bias = c.qkv_bias, c.qkv_bias
-    end,
-  },
-  GemmaForCausalLM = {
-    type = "gemma", kv_heads = 16, head_dim = 256, activation = "gelu_pytorch_tanh", tie = true, positions = 8192,
-    activations = tanh_activations,
-    set = function(config, c)
-      gemma(config, c)
-      config:only("hidden_activation", "gelu_pytorch_tanh: hidden_act is read", "gelu_pytorch_tanh")
-    end,
-  },
-  Gemma2ForCausalLM = {
-    type = "gemma2", kv_heads = 4, head_dim = 256, activation = "gelu_pytorch_tanh", tie = true, positions = 8192,
-    fields = { activation = "hidden_activation" },
-    names = { after_attention = "post_attention_layernorm", ffn_norm = "pre_feedforward_layernorm",
-              after_ffn = "post_feedforward_layernorm" },
-    set = function(config, c)
-      gemma(config, c)
-      config:value("hidden_act") -- hidden_activation is read
-      c.scale = config:count("query_pre_attn_scalar", 1, 2 ^ 20, 256) ^ -0.5
-      c.windows = windows(config, c.layers, window(config, 4096), function(i) return i % 2 == 0 end)
-      c.scores_cap = cap(config, "attn_logit_softcapping", 50.0)
-      c.logits_cap = cap(config, "final_logit_softcapping", 30.0)
-    end,
-  },
-  Gemma3ForCausalLM = {
-    type = "gemma3_text", kv_heads = 4, head_dim = 256, activation = "gelu_pytorch_tanh", tie = true, positions = 131072,
-    fields = { activation = "hidden_activation", theta = false },
-    names = with(gemma_norms),
-    set = function(config, c, positions)
-      gemma(config, c)
-      config:value("hidden_act") -- hidden_activation is read
-      c.norm_heads = true
-      c.scale = config:count("query_pre_attn_scalar", 1, 2 ^ 20, 256) ^ -0.5
-      local pattern = config:count("sliding_window_pattern", 1, 1024, config:count("_sliding_window_pattern", 1, 1024, 6))
-      c.windows = windows(config, c.layers, window(config, 4096), function(i) return (i + 1) % pattern ~= 0 end)
-      config:only("attn_logit_softcapping", "null: the class does not read it")
-      c.logits_cap = cap(config, "final_logit_softcapping", nil)
-      c.rope, c.rope_windowed = hf.two_ropes(config, c.head_dim, positions)
-    end,
-  },
-  Gemma4ForCausalLM = {
-    type = "gemma4_text", kv_heads = 4, head_dim = 256, activation = "gelu_pytorch_tanh", tie = true, positions = 131072,
-    fields = { activation = "hidden_activation", theta = false },
-    names = with(gemma_norms, layer_inputs, { layer_scalar = "layer_scalar" }),
-    set = function(config, c, positions)
-      same_bias(config, c, "attention_bias")
-      c.embedding_scale = hf.rounded(config, c.hidden ^ 0.5)
-      c.norm_heads, c.norm_values = true, true
-      c.scale = 1
-      config:only("use_bidirectional_attention", "null, or vision: all is for embeddings", "vision")
-      config:only("enable_moe_block", "false: experts beside the feed-forward are not read", false)
-      for _, key in ipairs { "num_experts", "top_k_experts", "moe_intermediate_size" } do config:value(key) end
-      local size = config:count("sliding_window", 1, 2 ^ 24, 512)
-      c.windows = windows(config, c.layers, size, function(i) return (i + 1) % 6 ~= 0 end)
-      c.windows[c.layers] = 0                                       -- whatever layer_types says
-      local whole_dim, near_dim = gemma4_layers(config, c, positions)
-      if config:value("rope_parameters") then
-        c.rope, c.rope_windowed = hf.two_ropes(config, whole_dim, positions, near_dim)
-      else
-        c.rope, c.rope_windowed = ropes.proportional(1000000.0, whole_dim, 0.25), { theta = 10000.0 }
-      end
-      c.logits_cap = cap(config, "final_logit_softcapping", nil)
-      c.layer_width = config:count("hidden_size_per_layer_input", 0, 2 ^ 16, 256)
-      config:value("vocab_size_per_layer_input")                    -- not read below without layer_width
-      if c.layer_width > 0 then
-        c.layer_scale = hf.rounded(config, c.layer_width ^ 0.5)
-        c.layer_rows = config:count("vocab_size_per_layer_input", c.vocab, 2 ^ 24, 262144)
-      end
-    end,
-  },
-  Gemma3nForCausalLM = {
-    type = "gemma3n_text", kv_heads = 2, head_dim = 256, activation = "gelu_pytorch_tanh", tie = true, positions = 32768,
-    fields = { activation = "hidden_activation", theta = false, ffn = false },
-    names = with(gemma_norms, layer_inputs, {
-      altup_in = "model.altup_projections", altup_out = "model.altup_unembed_projections",
-      altup_norm = "altup.router_norm", altup_router = "altup.modality_router", altup_scale = "altup.correct_output_scale",
-      altup_predict = "altup.prediction_coefs", altup_correct = "altup.correction_coefs", laurel_left = "laurel.linear_left",
-      laurel_right = "laurel.linear_right", laurel_norm = "laurel.post_laurel_norm",
-    }),
-    set = function(config, c, positions)
-      same_bias(config, c, "attention_bias")
-      c.embedding_scale = hf.rounded(config, c.hidden ^ 0.5)
-      c.norm_heads, c.norm_values = true, true
-      c.scale = 1
-      local size = config:count("sliding_window", 1, 2 ^ 24, 512)
-      c.windows = windows(config, c.layers, size, function(i) return (i + 1) % 5 ~= 0 end)
-      c.rope, c.rope_windowed = hf.two_ropes(config, c.head_dim, positions)
-      c.logits_cap = cap(config, "final_logit_softcapping", 30.0)
-      gemma3n_layers(config, c)
-      local count = config:count("altup_num_inputs", 1, 64, 4)
-      c.altup = { count = count, active = config:count("altup_active_idx", 0, count - 1, 0),
-                  scaled = config:flag("altup_correct_scale", true) }
-      if not c.altup.scaled then table.insert(c.unused, "model.layers.*.altup.correct_output_scale") end
-      config:value("altup_coef_clip")                               -- of training
-      c.laurel = config:count("laurel_rank", 1, 2 ^ 16, 64)
-      c.layer_width = config:count("hidden_size_per_layer_input", 1, 2 ^ 16, 256)
-      c.layer_scale = hf.rounded(config, c.layer_width ^ 0.5)
-      c.layer_rows = config:count("vocab_size_per_layer_input", 1, 2 ^ 24, 262144)
-    end,
-  },
   OlmoForCausalLM = {
     type = "olmo", norm = "layer", eps = 1e-5, fields = { eps = false },
     set = function(config, c)
@@ -740,71 +294,6 @@ local classes = {
         c.unrotated[i] = rotated == 0
       end
       c.windows = windows(config, c.layers, use and size or 0, function(i) return c.unrotated[i + 1] end)
-    end,
-  },
-  GPTBigCodeForCausalLM = {
-    type = "gpt_bigcode", norm = "layer", eps = 1e-5, activation = "gelu_pytorch_tanh", tie = true, positions = 1024,
-    widening = 4,
-    fields = { hidden = "n_embd", layers = "n_layer", heads = "n_head", ffn = "n_inner", kv_heads = false,
-               head_dim = false, eps = "layer_norm_epsilon", activation = "activation_function",
-               positions = "n_positions", theta = false },
-    names = { prefix = "transformer.", embedding = "transformer.wte", positions = "transformer.wpe",
-              layers = "transformer.h.", attention_norm = "ln_1", ffn_norm = "ln_2", qkv = "attn.c_attn",
-              out = "attn.c_proj", gate = false, up = "mlp.c_fc", down = "mlp.c_proj",
-              final_norm = "transformer.ln_f" },
-    unused = { "transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias" },
-    set = function(config, c, positions)
-      c.positions = positions
-      c.kv_heads = config:flag("multi_query", true) and 1 or c.heads
-      c.groups = c.kv_heads
-      c.qkv_bias, c.out_bias, c.ffn_bias = true, true, true
-      if not config:flag("scale_attn_weights", true) then c.scale = 1.0 end
-      config:only("num_key_value_heads", "as many as multi_query says, " .. c.kv_heads, c.kv_heads)
-    end,
-  },
-  MptForCausalLM = {
-    type = "mpt", norm = "layer", eps = 1e-5, activation = "gelu", tie = true, widening = 4,
-    fields = { hidden = "d_model", layers = "n_layers", heads = "n_heads", kv_heads = false, head_dim = false,
-               ffn = false, eps = "layer_norm_epsilon", activation = false, positions = "max_seq_len", theta = false },
-    names = { prefix = "transformer.", embedding = "transformer.wte", layers = "transformer.blocks.",
-              attention_norm = "norm_1", ffn_norm = "norm_2", qkv = "attn.Wqkv", out = "attn.out_proj", gate = false,
-              up = "ffn.up_proj", down = "ffn.down_proj", final_norm = "transformer.norm_f" },
-    -- transformers' class reads less of this than MosaicML's own code, which these fields come from
-    set = function(config, c, positions, harmless)
-      local at = config:inside("attn_config") or hf.file(config.path, {}, "attn_config.")
-      local bias, norms = not config:flag("no_bias", true), { layernorm = "layer", rmsnorm = "rms" }
-      for _, name in ipairs { "layernorm", "rmsnorm" } do norms["low_precision_" .. name] = norms[name] end
-      c.norm = config:word("norm_type", norms, "low_precision_layernorm")
-      c.norm_bias, c.qkv_bias, c.out_bias, c.ffn_bias = bias, bias, bias, bias
-      c.clip_qkv, c.clip_first = clip(at), true
-      if at:value("softmax_scale") then c.scale = at:number("softmax_scale", 1e-6, 1024) end
-      if at:flag("qk_ln", false) then c.names.q_norm, c.names.k_norm = "attn.q_ln", "attn.k_ln" end
-      local learned = config:flag("learned_pos_emb", true)
-      c.alibi, c.alibi_most = at:flag("alibi", true), at:number("alibi_bias_max", 1e-6, 1024, 8)
-      if not c.alibi and learned then c.names.positions, c.positions = "transformer.wpe", positions end
-      for i = 1, c.layers do c.unrotated[i] = true end
-      local groups = at:count("kv_n_heads", 1, 1024, c.heads)
-      c.kv_heads = at:word("attn_type", { multihead_attention = c.heads, multiquery_attention = 1,
-                                          grouped_query_attention = groups }, "multihead_attention")
-      at:only("prefix_lm", "false", false)
-      at:only("attn_uses_sequence_id", "false", false)
-      at:only("rope", "false: rotary positions are not computed", false)
-      at:only("qk_gn", "false: norms of each head are not computed", false)
-      at:only("sliding_window_size", "-1: windows are not computed", -1)
-      for _, name in ipairs { "attn_impl", "rope_theta", "rope_impl", "rope_dail_config", "rope_hf_config" } do
-        at:value(name)
-      end
-      at:known(harmless)
-      c.ffn = math.tointeger(math.floor(config:number("expansion_ratio", 1e-3, 64, 4) * c.hidden))
-      if config:value("logit_scale") == "inv_sqrt_d_model" then c.logits_scale = c.hidden ^ -0.5
-      elseif config:value("logit_scale") then c.logits_scale = config:number("logit_scale", 1e-6, 2 ^ 20) end
-      local other = config:inside("ffn_config") or hf.file(config.path, {}, "ffn_config.")
-      other:only("ffn_type", "mptmlp", "mptmlp")
-      other:known {}
-      config:only("fc_type", "torch", "torch")
-      config:only("residual_modification", "null")
-      for _, name in ipairs { "embedding_fraction", "init_config", "init_device", "tokenizer_name", "verbose", "emb_pdrop",
-                              "use_pad_tok_in_ffn", "residual_coeff" } do config:value(name) end
     end,
   },
   Ministral3ForCausalLM = {
@@ -875,61 +364,11 @@ local classes = {
       c.normed_residual = math.sqrt(2.0 * c.layers)
     end,
   },
-  BloomForCausalLM = {
-    type = "bloom", norm = "layer", eps = 1e-5, activation = "gelu_pytorch_tanh", tie = true, widening = 4,
-    fields = { layers = "n_layer", heads = "n_head", kv_heads = false, head_dim = false, ffn = false,
-               eps = "layer_norm_epsilon", activation = false, positions = false, theta = false },
-    older = { hidden = "n_embed", layers = "num_hidden_layers", heads = "num_attention_heads" },
-    names = { prefix = "transformer.", embedding = "transformer.word_embeddings", layers = "transformer.h.",
-              embedding_norm = "transformer.word_embeddings_layernorm", qkv = "self_attention.query_key_value",
-              out = "self_attention.dense", gate = false, up = "mlp.dense_h_to_4h", down = "mlp.dense_4h_to_h",
-              final_norm = "transformer.ln_f" },
-    set = function(config, c)
-      config:only("apply_residual_connection_post_layernorm", "false", false)
-      for _, name in ipairs {
-        "pretraining_tp", "slow_but_exact", "seq_length", "bias_dropout_fusion", "masked_softmax_fusion",
-        "offset_alibi", "skip_bias_add",
-      } do config:value(name) end
-      c.alibi, c.groups = true, c.heads
-      c.qkv_bias, c.out_bias, c.ffn_bias = true, true, true
-    end,
-  },
-  OPTForCausalLM = {
-    type = "opt", norm = "layer", eps = 1e-5, activation = "relu", tie = true,
-    fields = { ffn = "ffn_dim", kv_heads = false, head_dim = false, eps = false, activation = "activation_function",
-               theta = false },
-    names = { prefix = "model.", embedding = "model.decoder.embed_tokens", positions = "model.decoder.embed_positions",
-              layers = "model.decoder.layers.", attention_norm = "self_attn_layer_norm", ffn_norm = "final_layer_norm",
-              out = "self_attn.out_proj", gate = false, up = "fc1", down = "fc2",
-              final_norm = "model.decoder.final_layer_norm" },
-    set = function(config, c, positions)
-      local names = c.names
-      local before = config:flag("do_layer_norm_before", true)      -- 350m: of the sums
-      if not before then
-        names.attention_sum_norm, names.ffn_sum_norm = names.attention_norm, names.ffn_norm
-        names.attention_norm, names.ffn_norm = false, false
-      end
-      if config:flag("_remove_final_layer_norm", false) or not before then names.final_norm = false end
-      c.norm_gain = config:flag("layer_norm_elementwise_affine", true)
-      c.norm_bias = c.norm_gain
-      c.embedding_width = config:count("word_embed_proj_dim", 1, 2 ^ 17, c.hidden)
-      if c.embedding_width ~= c.hidden then
-        names.embedding_in, names.embedding_out = "model.decoder.project_in", "model.decoder.project_out"
-      end
-      c.first_position, c.positions = 2, positions + 2
-      c.qkv_bias = config:flag("enable_bias", true)
-      c.out_bias, c.ffn_bias = c.qkv_bias, c.qkv_bias
-    end,
-  },
 }
 
-for name, class in pairs(mixtures {
-  hunyuan = hunyuan,
-  windows = windows, window = window, same_window = same_window, same_bias = same_bias, clip = clip, granite = granite,
-}) do
-  classes[name] = class
+for _, more in ipairs { require "hf/gpts", require "hf/gemmas", require "hf/mixtures" } do
+  for name, class in pairs(more) do classes[name] = class end
 end
-classes.HunYuanMoEV1ForCausalLM.rope_fields = hunyuan_rope
 classes.MPTForCausalLM, classes.ChatGLMForConditionalGeneration = classes.MptForCausalLM, classes.ChatGLMModel
 
 -- "mlp.experts.*.up_proj" to "mlp.experts.up_proj"

@@ -1,8 +1,6 @@
 -- mixtures.lua - as decoders.lua, for decoders with experts.
 local hf = require "lib.hf"
-
--- tools: functions that decoders.lua has, too
-local tools
+local fields = require "lib.fields"
 
 -- Experts in every layer. Newer versions of transformers write num_local_experts in place of num_experts.
 local function experts(config, count, k, ffn)
@@ -63,7 +61,7 @@ end
 
 -- The weights are a softmax of the chosen logits.
 local function granite_experts(config, c)
-  tools.granite(config, c)
+  fields.granite(config, c)
   c.experts = experts(config, 8, 2, c.ffn)
   c.experts.order = "topk_softmax"
 end
@@ -183,10 +181,10 @@ local classes = {
     type = "qwen3_moe", kv_heads = 4, positions = 32768,
     names = expert_names { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" },
     set = function(config, c)
-      local use, size = config:flag("use_sliding_window", false), tools.window(config, 4096)
-      c.windows = tools.windows(config, c.layers, use and size or 0, function() return true end)
+      local use, size = config:flag("use_sliding_window", false), fields.window(config, 4096)
+      c.windows = fields.windows(config, c.layers, use and size or 0, function() return true end)
       c.norm_heads = true
-      tools.same_bias(config, c, "attention_bias")
+      fields.same_bias(config, c, "attention_bias")
       qwen_experts(config, c, 128, 8, 768)
     end,
   },
@@ -197,9 +195,9 @@ local classes = {
       shared_up = "mlp.shared_expert.up_proj", shared_down = "mlp.shared_expert.down_proj",
     },
     set = function(config, c)
-      local use, size = config:flag("use_sliding_window", false), tools.window(config, 4096)
+      local use, size = config:flag("use_sliding_window", false), fields.window(config, 4096)
       local first = config:count("max_window_layers", 0, 1024, 28)
-      c.windows = tools.windows(config, c.layers, use and size or 0, function(i) return i % 2 == 0 and i < first end)
+      c.windows = fields.windows(config, c.layers, use and size or 0, function(i) return i % 2 == 0 and i < first end)
       c.qkv_bias = config:flag("qkv_bias", true)
       qwen_experts(config, c, 60, 4, 1408)
       c.experts.shared = config:count("shared_expert_intermediate_size", 1, 2 ^ 20, 5632)
@@ -209,8 +207,8 @@ local classes = {
     type = "olmoe", eps = 1e-5, positions = 4096,
     names = expert_names { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" },
     set = function(config, c)
-      tools.same_bias(config, c, "attention_bias")
-      c.clip_qkv = tools.clip(config)
+      fields.same_bias(config, c, "attention_bias")
+      c.clip_qkv = fields.clip(config)
       c.experts = experts(config, 64, 8, c.ffn)
       c.experts.renorm = config:flag("norm_topk_prob", false)
     end,
@@ -236,10 +234,10 @@ local classes = {
     type = "dots1", kv_heads = 32,
     names = with(expert_names { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" }, shared_names),
     set = function(config, c)
-      tools.same_bias(config, c, "attention_bias")
+      fields.same_bias(config, c, "attention_bias")
       c.norm_heads = true
       local first = config:count("max_window_layers", 0, 1024, 62)
-      c.windows = tools.windows(config, c.layers, tools.window(config, 4096), function(i) return i >= first end)
+      c.windows = fields.windows(config, c.layers, fields.window(config, 4096), function(i) return i >= first end)
       deepseek_experts(config, c, { first = 0, scale = 1.0, groups = 1, kept = 1, further = 0 })
       sigmoid_experts(config, c)
       c.experts.renorm = config:flag("norm_topk_prob", false)
@@ -248,12 +246,12 @@ local classes = {
     end,
   },
   HunYuanMoEV1ForCausalLM = {
-    type = "hunyuan_v1_moe", eps = 1e-5,
+    type = "hunyuan_v1_moe", eps = 1e-5, rope_fields = fields.hunyuan_rope,
     names = with(expert_names {
       shared_gate = "mlp.shared_mlp.gate_proj", shared_up = "mlp.shared_mlp.up_proj", shared_down = "mlp.shared_mlp.down_proj",
     }, { router = "mlp.gate.wg" }),
     set = function(config, c)
-      tools.hunyuan(config, c)
+      fields.hunyuan(config, c)
       local count = config:count("num_experts", 1, 1024, 1)
       c.experts = { count = count, k = one_for_all(config, "moe_topk", c.layers, 1), ffn = c.ffn, shared = c.ffn, renorm = true }
       if c.experts.k > count then config:refuse("moe_topk", "up to num_experts " .. count) end
@@ -328,7 +326,7 @@ local classes = {
     names = { router = "block_sparse_moe.gate", expert_gate = "block_sparse_moe.experts.*.w1",
               expert_up = "block_sparse_moe.experts.*.w3", expert_down = "block_sparse_moe.experts.*.w2" },
     set = function(config, c)
-      tools.same_window(config, c)
+      fields.same_window(config, c)
       c.experts = experts(config, 8, 2, c.ffn)
       c.experts.renorm = true
     end,
@@ -383,7 +381,7 @@ local classes = {
       config:value("hidden_act") -- the class does not read it
       config:value("initial_context_length")
       if not hf.rope_object(config) then config:refuse("rope_scaling", "an object") end
-      c.windows = tools.windows(config, c.layers, tools.window(config, 128), function(i) return i % 2 == 0 end)
+      c.windows = fields.windows(config, c.layers, fields.window(config, 128), function(i) return i % 2 == 0 end)
       c.qkv_bias = config:flag("attention_bias", true)
       c.out_bias = c.qkv_bias
       c.experts = experts(config, 128, 4, c.ffn)
@@ -403,7 +401,7 @@ local classes = {
               expert_down = "feed_forward.experts.down_proj", shared_gate = "feed_forward.shared_expert.gate_proj",
               shared_up = "feed_forward.shared_expert.up_proj", shared_down = "feed_forward.shared_expert.down_proj" },
     set = function(config, c)
-      tools.same_bias(config, c, "attention_bias")
+      fields.same_bias(config, c, "attention_bias")
       chunked(config, c)
       tempered(config, c)
       interleaved_experts(config, c)
@@ -413,7 +411,4 @@ local classes = {
   },
 }
 
-return function(given)
-  tools = given
-  return classes
-end
+return classes
