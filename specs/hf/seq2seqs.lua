@@ -2,6 +2,7 @@
 -- fields that only it has.
 local hf = require "lib.hf"
 local seq2seq = require "seq2seq"
+local harmless = require("lib.harmless").seq2seqs
 
 -- BART's; a class has its own where it differs.
 local bart = {
@@ -134,26 +135,6 @@ local classes = {
     type = "umt5", layers = 8, heads = 6, ffn = 1024, activation = "gated-gelu", scaled = true, buckets_each = true,
   },
 }
-
--- Fields that change no logits, and those that lib/checkout.lua reads.
-local harmless = {}
-for _, key in ipairs {
-  "_attn_implementation", "_attn_implementation_autoset", "_name_or_path", "_num_labels", "activation_dropout",
-  "add_cross_attention", "architectures", "attention_dropout", "auto_map", "bad_words_ids", "begin_suppress_tokens",
-  "bos_token_id", "chunk_size_feed_forward", "classif_dropout", "classifier_dropout", "cross_attention_hidden_size",
-  "decoder_layerdrop", "decoder_start_token_id", "diversity_penalty", "do_blenderbot_90_layernorm", "do_sample",
-  "dropout", "dropout_rate", "dtype", "early_stopping", "encoder_layerdrop", "encoder_no_repeat_ngram_size",
-  "eos_token_id", "exponential_decay_length_penalty", "extra_pos_embeddings", "finetuning_task",
-  "force_bos_token_to_be_generated", "forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing", "id2label",
-  "init_std", "initializer_factor", "initializer_range", "is_decoder", "is_encoder_decoder", "label2id",
-  "length_penalty", "max_length", "max_new_tokens", "min_length", "model_type", "no_repeat_ngram_size",
-  "num_beam_groups", "num_beams", "num_return_sequences", "output_attentions",
-  "output_hidden_states", "output_past", "output_scores", "pad_token_id", "prefix", "problem_type", "pruned_heads",
-  "quantization_config", "remove_invalid_values", "repetition_penalty", "return_dict", "return_dict_in_generate",
-  "save_step", "scalable_attention", "sep_token_id", "suppress_tokens", "task_specific_params", "temperature",
-  "tf_legacy_loss", "tie_encoder_decoder", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript",
-  "transformers_version", "typical_p", "unk_token_id", "use_bfloat16", "use_cache", "use_return_dict",
-} do harmless[key] = true end
 
 -- A function of config for each architecture; types: architectures by model_type.
 local readers = { types = {}, classes = classes }

@@ -1,6 +1,6 @@
 -- harmless.lua - fields of config.json that change no result, and those that lib/checkout.lua reads: of decoders, and of encoders
--- these and more.
-local harmless = { decoders = {}, encoders = {} }
+-- and encoder-decoders these and more.
+local harmless = { decoders = {}, encoders = {}, seq2seqs = {} }
 
 for _, key in ipairs {
   "_num_labels", "attn_implementation", "end_token_id", "eos_token_ids", "language", "max_sequence_length", "name",
@@ -25,7 +25,7 @@ for _, key in ipairs {
   "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version", "typical_p",
   "unk_token_id", "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache", "use_return_dict", "vocab_size",
   "output_router_logits", "router_aux_loss_coef", "router_jitter_noise",
-} do harmless.decoders[key], harmless.encoders[key] = true, true end
+} do harmless.decoders[key], harmless.encoders[key], harmless.seq2seqs[key] = true, true, true end
 
 for _, key in ipairs {
   "directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
@@ -38,5 +38,11 @@ for _, key in ipairs {
   "sparse_pred_ignore_index", "sparse_prediction", "summary_last_dropout", "tie_word_embeddings", "unpad_inputs",
   "use_memory_efficient_attention", "use_xentropy",
 } do harmless.encoders[key] = true end
+
+for _, key in ipairs {
+  "classif_dropout", "decoder_layerdrop", "do_blenderbot_90_layernorm", "dropout_rate", "encoder_layerdrop",
+  "extra_pos_embeddings", "force_bos_token_to_be_generated", "initializer_factor", "max_new_tokens", "save_step",
+  "scalable_attention",
+} do harmless.seq2seqs[key] = true end
 
 return harmless
