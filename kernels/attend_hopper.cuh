@@ -238,7 +238,7 @@ DEVICE void mask_scores(float (&s)[32], int valid)
 }
 
 // Zeroes the values from row `valid` on.
-template <class K> DEVICE void clear_values(u32 v, int valid)
+template <class K> DEVICE void clear_text_values(u32 v, int valid)
 {
     for (int c = 0; c < TextShape<K>::ACROSS; c++)
         for (int i = valid * 8 + threadIdx.x; i < 64 * 8; i += 128)
@@ -313,7 +313,7 @@ __device__ void attend_hopper(const A &a)
         tile.weigh(weights, s);
         ring.wait_full(slot, 1);
         if (valid < 64)
-            clear_values<K>(values, valid);
+            clear_text_values<K>(values, valid);
         wgmma_fence();
         tile.values(weights, wgmma_descriptor(values, 0, 0));
         wgmma_commit();

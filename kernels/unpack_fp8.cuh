@@ -10,7 +10,7 @@
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
 
-struct UnpackArgs {
+struct UnpackFp8Args {
     const unsigned char *w;
     void *y;
 };
@@ -24,7 +24,7 @@ DEVICE float unpack_e4m3(u32 code)
     return code & 0x80 ? -magnitude : magnitude;
 }
 
-template <class C> DEVICE void unpack_fp8(const UnpackArgs &a)
+template <class C> DEVICE void unpack_fp8(const UnpackFp8Args &a)
 {
     typedef typename C::OUT O;
     constexpr int SCALE = C::SCALES == 2 ? 4 : 2, GROUPS = C::K / C::GROUP, SCALES_AT = C::K * 16;

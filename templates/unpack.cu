@@ -23,4 +23,4 @@ struct Config {
 };
 extern "C" __global__ void __launch_bounds__(Config::THREADS)
 //@ plain: text @NAME@(const UnpackArgs a) { unpack<Config>(a); }
-//@ fp8: text @NAME@(const UnpackArgs a) { unpack_fp8<Config>(a); }
+//@ fp8: text @NAME@(const UnpackFp8Args a) { unpack_fp8<Config>(a); }

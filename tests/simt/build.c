@@ -203,6 +203,14 @@ static void start(const char *command)
         abort();
 }
 
+/* Starts the compiler on NAME.cpp with these options. */
+static void start_compiler(const Build *b, const char *options, const char *name)
+{
+    start(arena_printf(b->keep,
+                       "exec %s %s -I %s/include -include device/kernel_text.h -include device/types.cuh %s %s.cpp",
+                       b->cxx, b->flags, b->dir, options, name));
+}
+
 static void compile(Build *b, const char *path)
 {
     const size_t units = (b->n + A_UNIT - 1) / A_UNIT;
@@ -217,10 +225,7 @@ static void compile(Build *b, const char *path)
             wait_for_one();
             running--;
         }
-        start(arena_printf(b->keep,
-                           "exec %s %s"
-                           " -I %s/include -include device/kernel_text.h -include device/types.cuh -c %s.cpp -o %s.o",
-                           b->cxx, b->flags, b->dir, name, name));
+        start_compiler(b, arena_printf(b->keep, "-c -o %s.o", name), name);
         running++;
         objects = arena_printf(b->keep, "%s %s.o", objects, name);
     }
@@ -262,6 +267,22 @@ void build_run(Build *b)
             abort();
         }
     }
+}
+
+void build_headers(Build *b)
+{
+    const char *const *names, *const *texts;
+    const char *name = arena_printf(b->keep, "%s/headers", b->dir);
+    const char *all = "";
+
+    for (int parts = 0; parts < 2; parts++) /* those of folders need those of kernels first */
+        for (size_t i = 0, n = catalog_headers(&names, &texts); i < n; i++)
+            if ((strchr(names[i], '/') != NULL) == parts)
+                all = arena_printf(b->keep, "%s#include \"%s\"\n", all, names[i]);
+    write_headers(b);
+    write_file(arena_printf(b->keep, "%s.cpp", name), all);
+    start_compiler(b, "-fsyntax-only", name);
+    wait_for_one();
 }
 
 const SimtKernel *build_kernel(const Build *b, const char *entry)

@@ -19,4 +19,8 @@ void build_run(Build *b);
 const SimtKernel *build_kernel(const Build *b, const char *entry);
 size_t build_count(const Build *b);
 
+/* Compiles one translation unit that includes every header of kernels. Any texts may meet in a unit of build_run, so
+ * no two headers may define the same name. Prints the compiler's messages and aborts if they do. */
+void build_headers(Build *b);
+
 #endif

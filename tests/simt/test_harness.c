@@ -554,10 +554,23 @@ static void places(void **state)
     assert_non_null(strstr(text, "ring.cuh:"));
 }
 
+/* Which texts meet in a unit depends on the turn. */
+static void headers_together(void **state)
+{
+    char dir[600];
+
+    (void)state;
+    snprintf(dir, sizeof dir, "%s/simt-headers", getenv("FTX_BUILD"));
+    Build *all = build_open(dir);
+    build_headers(all);
+    build_close(all);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_bugs),
+        cmocka_unit_test(headers_together),
 #if !SIMT_SANITIZED /* AddressSanitizer ends the program at the first bug that it finds */
         cmocka_unit_test(seeded_bugs),
         cmocka_unit_test(stale_values),
