@@ -49,7 +49,7 @@ local post_norms = { attention_norm = false, ffn_norm = false, after_attention =
                      after_ffn = "post_feedforward_layernorm", q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" }
 
 local classes = {
-  LlamaForCausalLM = {                                              -- as an encoder; LlamaForCausalLM.lua is the decoder
+  LlamaForCausalLM = {
     type = "llama",
     set = function(config, c)
       config:only("pretraining_tp", "1", 1)
@@ -57,7 +57,7 @@ local classes = {
       c.ffn_bias = config:flag("mlp_bias", false)
     end,
   },
-  MistralForCausalLM = {                                            -- as LlamaForCausalLM
+  MistralForCausalLM = {
     type = "mistral", kv_heads = 8, positions = 131072,
     set = function(config, c)
       c.windows = windows(config, c.layers, window(config, 4096), function() return true end)
@@ -426,7 +426,7 @@ local function read(config, class, encoder)
     activation = config:word(field.activation, class.activations, class.activation),
     rope = rope,
     unrotated = {}, chunks = {}, q_scales = {}, left_out = {},
-    scale = head_dim ^ -0.5,
+    scale = 1 / head_dim ^ 0.5,
     tie_embeddings = config:flag("tie_word_embeddings", class.tie),
     unused = class.unused,
     attention = encoder and readers.attention(config) or nil,

@@ -192,7 +192,7 @@ static void test_checkout_mistakes(void **state)
         {"{" LLAMA HEADS ", \"eos_token_id\": 64}", NULL,
          "config.json: eos_token_id must be ids below vocab_size 64, got 64"},
         {"{" LLAMA HEADS ", \"head_dim\": 20}", NULL,
-         "specs/hf/LlamaForCausalLM.lua:15: llama: head_dim must be a "
+         "specs/hf/decoders.lua:448: decoder: head_dim must be a "
          "multiple of 8 from 16 to 576, got 20 (reading config.json)"},
         {"{" LLAMA HEADS "}", "{\"num_beams\": 100}",
          "generation_config.json: num_beams must be a whole number from 1 to 64, got 100"},
@@ -318,6 +318,7 @@ static void test_checkout_fields(void **state)
     remove_folder(&f);
 
     f = make_folder("{\"architectures\": [\"MistralForCausalLM\"], \"vocab_size\": 64, \"hidden_size\": 32, "
+                    "\"num_key_value_heads\": 2, "
                     "\"num_hidden_layers\": 1, \"intermediate_size\": 48, \"max_position_embeddings\": 32768" HEADS
                     ", \"sliding_window\": null}",
                     NULL);
@@ -327,6 +328,7 @@ static void test_checkout_fields(void **state)
     drop(&r);
     put(&f, "config.json",
         "{\"architectures\": [\"MistralForCausalLM\"], \"vocab_size\": 64, \"hidden_size\": 32, "
+        "\"num_key_value_heads\": 2, "
         "\"num_hidden_layers\": 1, \"intermediate_size\": 48, \"max_position_embeddings\": 32768" HEADS "}");
     r = read_good(f.path, "limits.context=8192");
     assert_int_equal(ir_int(first_op(r.spec.graph, OP_ATTEND), "window"), 4096);
