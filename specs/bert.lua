@@ -43,5 +43,5 @@ return function(given)
     + nn.positions(nn.weight("embeddings.position_embeddings.weight", { c.positions, c.hidden }), c.first_position)
   h = blocks.norm(h, "embeddings.LayerNorm", c.norm_eps)            -- [T, D]
   h = encoder.layers(c, h, names)
-  return nn.vectors(h, encoder.pool(c, h, heads))
+  return encoder.vectors(c, h, heads)
 end

@@ -75,6 +75,8 @@ local fields = {
   logits_scale = config.number(0, 2 ^ 20, 1),
   logits_cap = config.number(0, 2 ^ 20, 0),                         -- cap * tanh(logit / cap); 0: none
   tie_embeddings = config.flag(false),
+  classes = config.count(0, 2 ^ 20, 0),                             -- of an encoder: rows of names.classifier; 0: none
+  classes_of = config.word({ "text", "tokens" }, "text"),           -- of its last token, or of each token
   unused = config.options({}),                                      -- tensors that older checkpoints have
   left_out = config.options({}),                                    -- beginnings of names that are not read
 }
@@ -313,6 +315,10 @@ return function(given)
   if not encoder then h = nn.select_last(h) end                     -- [S, D]
   if n.final_norm then h = norm(c, h, n.final_norm) end
   if n.embedding_out then h = project(h, n.embedding_out, width) end
+  if encoder and c.classes > 0 then
+    if c.classes_of == "tokens" then return nn.vectors(project(h, n.classifier, c.classes, true)) end
+    return nn.vectors(h, project(nn.select_last(h), n.classifier, c.classes))
+  end
   if encoder then                                                   -- [T, D]
     return nn.vectors(h, c.attention == "causal" and nn.select_last(h) or nn.pool_mean(h))
   end

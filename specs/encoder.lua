@@ -38,9 +38,10 @@ local fields = {
   windows = config.options({}),                                     -- keys that a token sees on either side; 0: all
   buckets = config.count(0, 1024, 0),                               -- rows of names.distances, biases by distance; 0: none
   causal = config.flag(false),                                      -- a token sees its text up to itself
-  pooling = config.word({ "none", "first", "last", "mean", "id" }, "none"),
+  -- tokens: no vector of a text, and those of the tokens are what the head makes of them
+  pooling = config.word({ "none", "first", "last", "mean", "id", "tokens" }, "none"),
   end_id = config.count(-1, 2 ^ 31 - 1, -1),                        -- pooling "id": of the token; -1: the largest of a text
-  dense_activation = config.word(config.activations, "tanh"),       -- of names.dense, a linear of the pooled vector
+  dense_activation = config.word(config.activations, "tanh"),       -- of names.dense, a linear of what is pooled
   dense_bias = config.flag(true),
   outputs = config.count(0, 2 ^ 20, 0),                             -- rows of names.output, the last linear; 0: none
   output_bias = config.flag(true),
@@ -101,16 +102,19 @@ local function layer(c, h, i)                                       -- h [T, D]
   return norm(c, h + feed_forward(c, h, name), name .. n.ffn_norm)
 end
 
--- The vector of each text [S, D], perhaps with a linear and its activation, a norm, a last linear.
-local function pool(c, h)                                           -- h [T, D]
-  local n, y = c.names, nil
-  if c.pooling == "none" then return nil end
-  if c.pooling == "mean" then y = nn.pool_mean(h)
-  elseif c.pooling == "id" then y = nn.select_id(h, c.end_id >= 0 and c.end_id or nil)
-  else y = c.pooling == "first" and nn.select_first(h) or nn.select_last(h) end
+-- Perhaps a linear and its activation, a norm, a last linear, of each row of y.
+local function head(c, y)
+  local n = c.names
   if n.dense then y = nn.act(blocks.project(y, n.dense, c.hidden, c.dense_bias), c.dense_activation) end
   if n.dense_norm then y = norm(c, y, n.dense_norm) end
   return c.outputs > 0 and blocks.project(y, n.output, c.outputs, c.output_bias) or y
+end
+
+-- The vector of each text.                                             [S, D]
+local function pool(c, h)                                           -- h [T, D]
+  if c.pooling == "mean" then return nn.pool_mean(h) end
+  if c.pooling == "id" then return nn.select_id(h, c.end_id >= 0 and c.end_id or nil) end
+  return c.pooling == "first" and nn.select_first(h) or nn.select_last(h)
 end
 
 return function(given)
@@ -131,5 +135,7 @@ return function(given)
   h = nn.embedded(h)                                                -- [T, D]
   for i = 0, c.layers - 1 do h = layer(c, h, i) end
   if c.norm_first then h = norm(c, h, n.final_norm) end
-  return nn.vectors(h, pool(c, h))
+  if c.pooling == "none" then return nn.vectors(h) end
+  if c.pooling == "tokens" then return nn.vectors(head(c, h)) end   -- [T, outputs]
+  return nn.vectors(h, head(c, pool(c, h)))
 end

@@ -469,7 +469,8 @@ static void read_bad_words(lua_State *L, int t)
     l->bad_words += r->spec->n_bad_words;
 }
 
-/* The names of a classifier's classes, one for each number of the pooled vector, and how numbers become scores. */
+/* The names of a classifier's classes, one for each number of a text's vector, or without one of a token's, and how numbers
+ * become scores. */
 static void read_labels(lua_State *L, int t)
 {
     static const char *const scorings[] = {"none", "sigmoid", "softmax"}; /* FtxScoring */
@@ -478,6 +479,7 @@ static void read_labels(lua_State *L, int t)
     const char *list = "";
 
     const char *pooling = field_text(L, t, "pooling");
+    const uint32_t n = spec->pooled ? spec->pooled : spec->hidden;
 
     spec->scoring = scoring ? 0 : FTX_SCORING_SOFTMAX;
     while (scoring && spec->scoring < LEN(scorings) && strcmp(scoring, scorings[spec->scoring]) != 0)
@@ -487,10 +489,12 @@ static void read_labels(lua_State *L, int t)
     field_push(L, t, "labels");
     if (lua_isnil(L, -1) || (pooling && strcmp(pooling, "model") != 0)) /* another vector has no classes */
         return;
-    if (!lua_istable(L, -1) || !spec->pooled || lua_rawlen(L, -1) != spec->pooled)
+    if (!lua_istable(L, -1) || lua_rawlen(L, -1) != n)
         field_refuse(L, "labels",
-                     lua_pushfstring(L, "%d texts, one for each number of the pooled vector", (int)spec->pooled), -2);
-    for (uint32_t i = 1; i <= spec->pooled; i++) {
+                     lua_pushfstring(L, "%d texts, one for each number of %s vector", (int)n,
+                                     spec->pooled ? "the pooled" : "a token's"),
+                     -2);
+    for (uint32_t i = 1; i <= n; i++) {
         const char *name;
 
         lua_rawgeti(L, -1, (lua_Integer)i);
@@ -501,7 +505,7 @@ static void read_labels(lua_State *L, int t)
         lua_pop(L, 1);
     }
     spec->labels = list;
-    spec->n_labels = spec->pooled;
+    spec->n_labels = n;
 }
 
 /* A path in a spec is relative to its folder, a path in -D to the current folder. */

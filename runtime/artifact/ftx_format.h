@@ -127,7 +127,7 @@ typedef struct FtxFacts { /* 288 bytes */
     uint32_t bad_words;      /* ids of all bad words of a request, the model's among them */
     uint32_t source_vocab;   /* FTX_MODEL_SEQ2SEQ: ids of a source are below it */
     uint32_t input;          /* FTX_MODEL_ENCODER: width of hidden states in place of ids; 0: takes none */
-    uint32_t n_labels;       /* classifiers: as many as `pooled`; 0: the pooled vector is not that of a classifier */
+    uint32_t n_labels;       /* classifiers: as many as `pooled`, or with `pooled` 0 (classes of each token) as `hidden`; 0: none */
     uint32_t labels;         /* str: the classes' names, one a line */
     uint32_t scoring;        /* FtxScoring */
     uint32_t sources;        /* FTX_MODEL_SEQ2SEQ: sources whose keys and values are kept at once */

@@ -1,6 +1,7 @@
 -- decoders.lua - config.json of decoders that decoder.lua computes: by architecture the class's defaults, its names of
 -- fields and tensors, and the fields that only it has. gpts.lua, gemmas.lua and mixtures.lua have more of them.
 local ftx = require "ftx"
+local nn = require "nn"
 local hf = require "lib.hf"
 local ropes = require "lib.rope"
 local decoder = require "decoder"
@@ -386,11 +387,12 @@ function readers.attention(config)
   return config:flag("is_causal", true) and "causal" or "full"
 end
 
--- encoder: the class without its head
-local function read(config, class, encoder)
+-- encoder: the class without its head; head: with a classifier in its place: ForSequenceClassification, of the text's last
+-- token, or a head of each token
+local function read(config, class, encoder, head)
   local field = setmetatable({}, { __index = class.fields })
   local other = class.instead and class.instead(config)
-  if other then return read(config, classes[other], encoder) end
+  if other then return read(config, classes[other], encoder, head) end
   if class.before then class.before(config) end
   for name, old in pairs(class.older) do
     if config.values[old] ~= nil then field[name] = old end
@@ -443,14 +445,24 @@ local function read(config, class, encoder)
       if at then c.names[part] = without_star(at) end
     end
   end
+  local model = { positions = positions, vocab = c.vocab, encoder = encoder, whole = c.prefix_tail and true or nil }
+  if encoder then c.left_out = { "score.", "qa_outputs.", table.unpack(c.left_out) } end
+  if head then
+    local of_tokens = rawget(hf.token_heads, head)
+    if of_tokens then hf.token_classifier(config, head, model) else hf.classifier(config, model) end
+    c.classes, c.classes_of = #model.labels, of_tokens and "tokens" or "text"
+    c.names.classifier = of_tokens == "qa_outputs" and of_tokens or "score"
+    if of_tokens == "qa_outputs" then nn.checkpoint { prefixes = { "transformer." } } end -- in place of "model."
+  end
   config:known(harmless)
-  local whole = c.prefix_tail and true or nil
-  return { positions = positions, vocab = c.vocab, encoder = encoder, whole = whole, graph = decoder(c) }
+  model.graph = decoder(c)
+  return model
 end
 
 -- Parts that nn.* does not have, by the beginning of an architecture's name.
 local lacking = {
-  Apertus = "the activation xIELU", Baichuan = "a head whose rows are normed",
+  Apertus = "the activation xIELU", BartForSequenceClassification = "a decoder that reads all of its source's text, one token later",
+  Deberta = "scores of attention that depend on distances and contents", Baichuan = "a head whose rows are normed",
   Lfm2 = "convolutions", Lfm3 = "convolutions", PhiMoE = "experts that are chosen by two softmaxes",
   Phimoe = "experts that are chosen by two softmaxes",
 }
@@ -467,7 +479,13 @@ for name, class in pairs(classes) do
   if class.names ~= llama.names then setmetatable(class.names, { __index = llama.names }) end
   readers[name] = function(config) return read(config, class, config.vectors) end
   if string.sub(name, -11) == "ForCausalLM" then
-    readers[string.sub(name, 1, -12) .. "Model"] = function(config) return read(config, class, true) end
+    local family = string.sub(name, 1, -12)
+    for _, name in ipairs { family, class.text } do
+      readers[name .. "Model"] = function(config) return read(config, class, true) end
+      for _, head in ipairs { "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering" } do
+        readers[name .. head] = function(config) return read(config, class, true, not config.vectors and head or nil) end
+      end
+    end
   end
   readers.types[class.type] = name
 end

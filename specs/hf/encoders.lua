@@ -101,12 +101,12 @@ local classes = {
     names = { positions = "embeddings.position_embeddings", distances = "encoder.relative_attention_bias",
               q = "attention.attn.q", k = "attention.attn.k", v = "attention.attn.v", out = "attention.attn.o",
               attention_norm = "attention.LayerNorm" },
-    set = function(config, c, positions)
+    set = function(config, c, positions, _, head)
       c.first_position, c.positions = 2, positions
       c.buckets = 32
       config:only("relative_attention_num_buckets", "32: the class computes as many", 32)
       if c.outputs then first_token(c, "classifier.dense", "tanh", "classifier.out_proj")
-      elseif config:stored("pooler.dense.weight") ~= false then
+      elseif not rawget(hf.token_heads, head) and config:stored("pooler.dense.weight") ~= false then
         c.pooling, c.names.dense = "first", "pooler.dense"
       end
     end,
@@ -119,7 +119,7 @@ local classes = {
       attention_norm = "attn_norm", qkv = "attn.Wqkv", out = "attn.Wo", ffn_norm = "mlp_norm", gate_up = "mlp.Wi",
       down = "mlp.Wo", final_norm = "final_norm",
     },
-    set = function(config, c, positions)
+    set = function(config, c, positions, _, head)
       local head_dim = c.hidden // c.heads
       c.norm_first, c.first_norm = true, false
       c.norm_bias = config:flag("norm_bias", false)
@@ -131,8 +131,8 @@ local classes = {
       c.windows = modern_windows(config, c.layers)
       c.rope = modern_rope(config, "full_attention", head_dim, positions, "global_rope_theta", 160000.0)
       c.rope_windowed = modern_rope(config, "sliding_attention", head_dim, positions, "local_rope_theta", 10000.0)
-      if not c.outputs then return end
-      c.pooling = config:word("classifier_pooling", { cls = "first", mean = "mean" }, "cls")
+      if not c.outputs and not rawget(hf.token_heads, head) then return end
+      if c.outputs then c.pooling = config:word("classifier_pooling", { cls = "first", mean = "mean" }, "cls") end
       c.dense_bias = config:flag("classifier_bias", false)
       c.dense_activation = config:word("classifier_activation", hf.activations, "gelu")
       c.names.dense, c.names.dense_norm, c.names.output = "head.dense", "head.norm", "classifier"
@@ -199,7 +199,7 @@ local function read(config, class, head)
   local field = older and setmetatable({}, { __index = function(_, k) return rawget(class.older, k) or class.fields[k] end })
     or class.fields
   local positions = config:count(field.positions, 1, 2 ^ 24, class.positions)
-  local classifier = head == "ForSequenceClassification"
+  local classifier, of_tokens = head == "ForSequenceClassification", rawget(hf.token_heads, head)
   local c = {
     vocab = config:count("vocab_size", 2, 2 ^ 24),
     hidden = config:count(field.hidden, 1, 2 ^ 17),
@@ -220,6 +220,10 @@ local function read(config, class, head)
   class.set(config, c, positions, older or false, head)
   local model = { encoder = true, positions = positions - (c.first_position or 0) }
   if classifier then hf.classifier(config, model) end
+  if of_tokens then
+    hf.token_classifier(config, head, model)
+    c.pooling, c.outputs, c.names.output = "tokens", #model.labels, c.names.output or of_tokens
+  end
   config:known(harmless)
   model.graph = encoder(c)
   return model
@@ -232,7 +236,7 @@ for name, class in pairs(classes) do
   if class.fields ~= bert.fields then setmetatable(class.fields, { __index = bert.fields }) end
   if class.names ~= bert.names then setmetatable(class.names, { __index = bert.names }) end
   readers[name] = function(config, head)
-    if head == "ForSequenceClassification" and not class.classifies then head = "Model" end
+    if head ~= "ModelWithProjection" and not class.classifies then head = "Model" end
     return read(config, class, head)
   end
 end

@@ -15,7 +15,17 @@ local function gemma(config, c)
   same_bias(config, c, "attention_bias")
   c.norm_plus = not config.gguf -- GGUF has 1 + w
   c.embedding_scale = hf.rounded(config, c.hidden ^ 0.5)
-  config:only("use_bidirectional_attention", "false: it is for embeddings", false)
+end
+
+local function one_way(config) config:only("use_bidirectional_attention", "false: its masks are not computed", false) end
+
+-- EmbeddingGemma: a token sees all of its text, in windowed layers half of the window on either side.
+local function both_ways(config, c, window)
+  if not config:flag("use_bidirectional_attention", false) then return window end
+  if not c.attention then config:refuse("use_bidirectional_attention", "false for a model that generates text") end
+  if window < 2 then config:refuse("sliding_window", "2 or more with use_bidirectional_attention") end
+  c.attention = "full"
+  return window // 2
 end
 
 -- The numbers of Gemma 4's layer i (from 0) that others do not have: per_layer_config, or in older files those of all layers
@@ -125,6 +135,7 @@ return {
     activations = tanh_activations,
     set = function(config, c)
       gemma(config, c)
+      one_way(config)
       config:only("hidden_activation", "gelu_pytorch_tanh: hidden_act is read", "gelu_pytorch_tanh")
     end,
   },
@@ -135,6 +146,7 @@ return {
               after_ffn = "post_feedforward_layernorm" },
     set = function(config, c)
       gemma(config, c)
+      one_way(config)
       config:value("hidden_act") -- hidden_activation is read
       c.scale = config:count("query_pre_attn_scalar", 1, 2 ^ 20, 256) ^ -0.5
       c.windows = windows(config, c.layers, window(config, 4096), function(i) return i % 2 == 0 end)
@@ -143,7 +155,7 @@ return {
     end,
   },
   Gemma3ForCausalLM = {
-    type = "gemma3_text", kv_heads = 4, head_dim = 256, activation = "gelu_pytorch_tanh", tie = true, positions = 131072,
+    type = "gemma3_text", text = "Gemma3Text", kv_heads = 4, head_dim = 256, activation = "gelu_pytorch_tanh", tie = true, positions = 131072,
     fields = { activation = "hidden_activation", theta = false },
     names = with(gemma_norms),
     set = function(config, c, positions)
@@ -152,7 +164,8 @@ return {
       c.norm_heads = true
       c.scale = config:count("query_pre_attn_scalar", 1, 2 ^ 20, 256) ^ -0.5
       local pattern = config:count("sliding_window_pattern", 1, 1024, config:count("_sliding_window_pattern", 1, 1024, 6))
-      c.windows = windows(config, c.layers, window(config, 4096), function(i) return (i + 1) % pattern ~= 0 end)
+      local size = both_ways(config, c, window(config, 4096))
+      c.windows = windows(config, c.layers, size, function(i) return (i + 1) % pattern ~= 0 end)
       config:only("attn_logit_softcapping", "null: the class does not read it")
       c.logits_cap = cap(config, "final_logit_softcapping", nil)
       c.rope, c.rope_windowed = hf.two_ropes(config, c.head_dim, positions)

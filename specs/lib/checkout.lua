@@ -15,19 +15,35 @@ local encoders = { Bert = "Bert", Roberta = "Roberta", XLMRoberta = "Roberta", C
 
 -- What may follow such a name, and what is read in its place: for most heads the encoder alone.
 local heads = { Model = "Model", ForSequenceClassification = "ForSequenceClassification", ForMaskedLM = "Model",
-                ForPreTraining = "Model", ForTokenClassification = "Model", ForQuestionAnswering = "Model",
+                ForPreTraining = "Model", ForTokenClassification = "ForTokenClassification",
+                ForQuestionAnswering = "ForQuestionAnswering",
                 ForMultipleChoice = "Model", ForNextSentencePrediction = "Model" }
 
--- What reads an architecture, and the file that it stands in; nil: nothing does.
-local function reader(name)
+-- An encoder with classes of each token.
+local function of_tokens(read, head)
+  return function(config)
+    local more = { of_tokens = hf.token_heads[head], pooling = "none" }
+    local model = hf.token_classifier(config, head, {})
+    more.labels = #model.labels
+    for key, value in pairs(read(config, more)) do model[key] = value end
+    return model
+  end
+end
+
+-- What reads an architecture, and the file that it stands in; nil: nothing does. vectors: see architecture()
+local function reader(name, vectors)
   if ftx.has("hf/" .. name) then return require("hf/" .. name), "hf/" .. name .. ".lua" end
   if rawget(decoders, name) then return rawget(decoders, name), "hf/decoders.lua" end
   if rawget(seq2seqs, name) then return rawget(seq2seqs, name), "hf/seq2seqs.lua" end
   local function head_of(encoder)
-    return string.sub(name, 1, #encoder) == encoder and rawget(heads, string.sub(name, #encoder + 1))
+    local head = string.sub(name, 1, #encoder) == encoder and rawget(heads, string.sub(name, #encoder + 1))
+    return head and vectors and rawget(hf.token_heads, head) and "Model" or head
   end
   for encoder, as in pairs(encoders) do
     local head = head_of(encoder)
+    if head and rawget(hf.token_heads, head) then
+      return of_tokens(require("hf/" .. as .. "Model"), head), "hf/" .. as .. "Model.lua"
+    end
     if head then return require("hf/" .. as .. head), "hf/" .. as .. head .. ".lua" end
   end
   for encoder, read in pairs(by_parts) do
@@ -72,7 +88,7 @@ local function name_of(config)
 end
 
 -- vectors: the checkout has the files of sentence-transformers, or -D pooling= says what a text's vector is; then a decoder is
--- an encoder, which gives the states of its last layer
+-- an encoder, which gives the states of its last layer, and heads of tokens are left out
 local function architecture(config, name, vectors)
   local whole = name
   for _, head in ipairs { "ForCausalLM", "LMHeadModel" } do
@@ -80,8 +96,8 @@ local function architecture(config, name, vectors)
       name = string.sub(name, 1, -#head - 1) .. "Model"
     end
   end
-  local read, path = reader(name)
-  if not path and name ~= whole and reader(whole) then
+  local read, path = reader(name, vectors)
+  if not path and name ~= whole and reader(whole, vectors) then
     local by = ftx.override("pooling")
     ftx.refuse(by and "-D pooling=" .. by or config.path, string.format("%s is read as a model that generates text; " ..
       "a file hf/%s.lua beside config.json would say what its vectors are", whole, name))

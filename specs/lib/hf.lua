@@ -147,6 +147,17 @@ function hf.classifier(config, model)
   return model
 end
 
+-- Heads that are a linear of each token, with the name of its tensors.
+hf.token_heads = { ForTokenClassification = "classifier", ForQuestionAnswering = "qa_outputs" }
+
+-- Adds the names of the classes of each token: of an answer's first and last token two numbers that are no scores.
+function hf.token_classifier(config, head, model)
+  hf.classifier(config, model)
+  model.scoring = "softmax"
+  if head == "ForQuestionAnswering" then model.labels, model.scoring = { "start", "end" }, "none" end
+  return model
+end
+
 -- Tokens of a sequence that the model is compiled for: -D limits.context, else what it can have, up to 4096.
 function hf.context(positions)
   return tonumber(ftx.override("limits.context") or nil) or math.min(positions, 4096)

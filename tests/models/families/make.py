@@ -659,6 +659,9 @@ NO_HEAD = ["tie_word_embeddings", "summary_activation", "summary_first_dropout",
 DROPPED = ["attention_probs_dropout_prob", "hidden_dropout_prob"]
 TWO_ROPES = {"full_attention": {"rope_type": "default", "rope_theta": 3e3},
              "sliding_attention": {"rope_type": "default", "rope_theta": 40.0}}
+DISTIL = dict(COMMON, dim=48, n_layers=2, n_heads=3, hidden_dim=88, max_position_embeddings=72)
+DISTIL_IDLE = ["qa_dropout", "seq_classif_dropout", "sinusoidal_pos_embds"]
+GEMMA3_IDLE = ["tie_word_embeddings", "final_logit_softcapping", "_sliding_window_pattern", "sliding_window_pattern"]
 HEAD = ["classifier_activation", "classifier_bias", "classifier_pooling"]
 
 
@@ -685,6 +688,28 @@ def as_new(model, config):
 
 # name: class, settings, changes of config.json, fields that others turn off, the file of another class
 ENCODERS = {
+    "bert-tokens": ("BertForTokenClassification", dict(E, num_labels=5), {}, DROPPED),
+    "bert-answers": ("BertForQuestionAnswering", dict(E, hidden_act="relu"), {}, DROPPED),
+    "roberta-tokens": ("RobertaForTokenClassification", dict(E, num_labels=3), {}, DROPPED),
+    "roberta-answers": ("RobertaForQuestionAnswering", E, {}, DROPPED),
+    "xlm-roberta-tokens": ("XLMRobertaForTokenClassification", dict(E, num_labels=7), {}, DROPPED),
+    "xlm-roberta-head": ("XLMRobertaForSequenceClassification", dict(E, num_labels=1), {}, DROPPED),
+    "camembert-tokens": ("CamembertForTokenClassification", dict(E, num_labels=4), {}, DROPPED),
+    "distilbert-tokens": ("DistilBertForTokenClassification", dict(DISTIL, num_labels=4), {}, DISTIL_IDLE),
+    "distilbert-answers": ("DistilBertForQuestionAnswering", dict(DISTIL, activation="relu"), {}, DISTIL_IDLE),
+    "electra-tokens": ("ElectraForTokenClassification", dict(E, embedding_size=24, num_labels=3), {}, DROPPED),
+    "electra-answers": ("ElectraForQuestionAnswering", dict(E, embedding_size=48), {}, DROPPED),
+    "mpnet-tokens": ("MPNetForTokenClassification", dict(E, num_labels=3), {}, DROPPED),
+    "mpnet-answers": ("MPNetForQuestionAnswering", E, {}, DROPPED),
+    "modernbert-tokens": ("ModernBertForTokenClassification",
+                          dict(SIZES, cls_token_id=1, sep_token_id=2, local_attention=8, norm_eps=1e-3, num_labels=5,
+                               rope_parameters=TWO_ROPES, classifier_bias=True, classifier_activation="relu"), {},
+                          ["classifier_pooling"]),
+    "modernbert-answers": ("ModernBertForQuestionAnswering",
+                           dict(SIZES, cls_token_id=1, sep_token_id=2, local_attention=8, norm_bias=True,
+                                rope_parameters=TWO_ROPES), {}, ["classifier_pooling"]),
+    "nomic-tokens": ("NomicBertForTokenClassification", dict(E, num_labels=3), {"rope_parameters": None}, DROPPED),
+    "gte-tokens": ("GteForTokenClassification", dict(E, **rope(700.0), num_labels=3), {}, DROPPED),
     "electra": ("ElectraModel", dict(E, embedding_size=24), {}, DROPPED),
     "electra-same": ("ElectraForSequenceClassification", dict(E, embedding_size=48, hidden_act="relu", num_labels=3),
                      without("type_vocab_size", "layer_norm_eps"), DROPPED),
@@ -706,6 +731,29 @@ ENCODERS = {
     "clip": ("CLIPTextModelWithProjection", dict(E, projection_dim=40), {}, ["initializer_factor"]),
     "clip-plain": ("CLIPTextModel", dict(E, hidden_act="gelu", eos_token_id=66), without("layer_norm_eps"),
                    ["initializer_factor", "projection_dim"]),
+    "llama-head": ("LlamaForSequenceClassification", dict(SIZES, num_key_value_heads=1, **rope(700.0), attention_bias=True,
+                                                          num_labels=3), {}, ["tie_word_embeddings"]),
+    "llama-both-head": ("LlamaForSequenceClassification", dict(SIZES, is_causal=False, num_labels=1), {},
+                        ["tie_word_embeddings"]),
+    "llama-tokens": ("LlamaForTokenClassification", dict(SIZES, num_key_value_heads=1, num_labels=4), {},
+                     ["tie_word_embeddings"]),
+    "llama-answers": ("LlamaForQuestionAnswering", dict(SIZES, num_key_value_heads=3), {}, ["tie_word_embeddings"]),
+    "mistral-head": ("MistralForSequenceClassification", dict(GQA, **rope(1e4), sliding_window=5, num_labels=2), {},
+                     ["tie_word_embeddings"]),
+    "qwen2-head": ("Qwen2ForSequenceClassification", dict(GQA, **rope(1e6), num_labels=1), {},
+                   WINDOW + ["tie_word_embeddings"]),
+    "qwen3-head": ("Qwen3ForSequenceClassification", dict(GQA, **rope(1e6), num_labels=1, rms_norm_eps=1e-3), {},
+                   WINDOW + ["tie_word_embeddings"]),
+    "gemma-head": ("GemmaForSequenceClassification", dict(GQA, **rope(1e4), num_labels=3), {}, ["tie_word_embeddings"]),
+    "gemma2-head": ("Gemma2ForSequenceClassification",
+                    dict(GQA, **rope(1e4), num_attention_heads=4, sliding_window=5, query_pre_attn_scalar=40, attn_logit_softcapping=3.0,
+                         num_labels=3), {}, ["tie_word_embeddings", "final_logit_softcapping"]),
+    "gemma3-head": ("Gemma3TextForSequenceClassification",
+                    dict(GQA, num_attention_heads=4, sliding_window=5, layer_types=["sliding_attention", "full_attention"], num_labels=3,
+                         rope_parameters=TWO_ROPES), {}, GEMMA3_IDLE),
+    "embedding-gemma": ("Gemma3TextModel",
+                        dict(GQA, num_attention_heads=4, sliding_window=7, layer_types=["sliding_attention", "full_attention"],
+                             rope_parameters=TWO_ROPES, use_bidirectional_attention=True), {}, GEMMA3_IDLE),
     "llama-encoder": ("LlamaModel", dict(SIZES, num_key_value_heads=1, **LLAMA3, attention_bias=True, mlp_bias=True, rms_norm_eps=1e-3), {}),
     "llama-both": ("LlamaModel", dict(SIZES, is_causal=False), {"rope_parameters": None, "rope_theta": 300.0,
                                                                **without("rms_norm_eps", "head_dim")}),
@@ -718,15 +766,23 @@ ENCODERS = {
 
 
 def encode(model, ids):
-    """Vectors of the tokens and of the text: pooled, logits of a classifier, else of a decoder's class the last or mean."""
-    out = model(torch.tensor([ids]), **({"output_hidden_states": True} if hasattr(model, "classifier") else {}))
-    if hasattr(model, "classifier"):
+    """Vectors of the tokens and of the text: pooled, logits of a classifier, else of a decoder's class the last or mean. Of a
+    head of tokens its logits are their vectors."""
+    kind = type(model).__name__
+    out = model(torch.tensor([ids]))
+    if kind.endswith("ForTokenClassification"):
+        hidden, pooled = out.logits, None
+    elif kind.endswith("ForQuestionAnswering"):
+        hidden, pooled = torch.stack((out.start_logits, out.end_logits), -1), None
+    elif kind.endswith("ForSequenceClassification"):
         hidden, pooled = model.base_model(torch.tensor([ids])).last_hidden_state, out.logits
     else:
         hidden = out.last_hidden_state
         pooled = next((out[k] for k in ("text_embeds", "pooler_output") if out.get(k) is not None), None)
         if pooled is None and model.config.model_type in ("llama", "mistral", "qwen2", "qwen3", "gpt2"):
             pooled = hidden[:, -1] if getattr(model.config, "is_causal", True) else hidden.mean(1)
+        if getattr(model.config, "use_bidirectional_attention", False):
+            pooled = hidden.mean(1)
     def rounded(t):
         return [float(f"{v:.6g}") for v in t.flatten().tolist()]
     return {"ids": ids, "hidden": rounded(hidden), **({} if pooled is None else {"pooled": rounded(pooled)})}
