@@ -21,7 +21,7 @@ void help_head(const char *artifact)
            "A decoder goes on from the prompt. A translator takes one source a line from standard input and prints\n"
            "one line for each; an empty line stays empty. An encoder prints the vector of one text, or the cosine\n"
            "similarities of several texts (arguments, or lines with --batch). A classifier prints its labels and\n"
-           "their scores.\n\n",
+           "their scores, one of tokens a line for each token.\n\n",
            artifact ? ", which is inside this program" : "");
 }
 
@@ -43,7 +43,8 @@ void help_tail(const char *artifact)
            "  line, text           the prompt's number from 1; what comes next of its text\n"
            "  sample               with --samples: of which\n"
            "  finish, prompt_tokens, new_tokens  in the last piece of a text\n"
-           "An encoder's objects have tokens, first, mean, pooled and labels.\n"
+           "An encoder's objects have tokens, first, mean, pooled and labels. Of a classifier of tokens they have\n"
+           "tokens, and labels: the token, its id and the scores of all labels, for each token.\n"
            "\nThe last line, on standard error, is about the whole run: tokens written for all prompts, seconds,\n"
            "throughput (all tokens by all seconds, the reading of prompts included), and the seed of the first\n"
            "prompt. Prompt number i of a batch, counted from 0, has that seed + i.\n"

@@ -1,6 +1,7 @@
 /* vectors.c - runs an encoder: texts in; vectors, cosine similarities, or classes out.
  *
- * The vector of a text is the pooled one, or, if the model has no pooling, the mean of its tokens' vectors. */
+ * The vector of a text is the pooled one, or, if the model has no pooling, the mean of its tokens' vectors. A classifier
+ * without a vector of a text has classes for each token. */
 #include "vectors.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@ typedef struct Vectors {
     FtxModel *model;
     FtxModelInfo info;
     size_t count, tokens;
-    int32_t *lengths;
+    int32_t *lengths, *ids; /* [count], [tokens] */
     float *hidden, *pooled, *mean; /* [tokens][hidden], [count][pooled], [count][hidden] */
     FtxError *errors;
 } Vectors;
@@ -83,11 +84,10 @@ static int by_score(const void *a, const void *b)
     return x->score != y->score ? (x->score > y->score ? -1 : 1) : x->label - y->label;
 }
 
-/* The classes of text i, likeliest first; [info.labels]; the caller frees them. */
-static Score *score(const Vectors *v, size_t i)
+/* The classes of the vector x [info.labels], of a text or a token, in their order; [info.labels]; the caller frees them. */
+static Score *score(const Vectors *v, const float *x)
 {
     const size_t n = (size_t)v->info.labels;
-    const float *x = v->pooled + i * n;
     Score *s = room(n, sizeof *s);
     double most = -INFINITY, sum = 0.0;
 
@@ -102,14 +102,30 @@ static Score *score(const Vectors *v, size_t i)
                                : v->info.scoring == FTX_SCORING_SIGMOID ? 1.0 / (1.0 + exp(-z))
                                                                         : z};
     }
-    qsort(s, n, sizeof *s, by_score);
     return s;
+}
+
+/* The likeliest first. */
+static Score *ranked(const Vectors *v, const float *x)
+{
+    Score *s = score(v, x);
+
+    qsort(s, (size_t)v->info.labels, sizeof *s, by_score);
+    return s;
+}
+
+static void print_label(const Vectors *v, Score s, char end)
+{
+    size_t bytes;
+    const char *name = ftx_model_label(v->model, s.label, &bytes);
+
+    printf("%.*s %.6g%c", (int)bytes, name, s.score, end);
 }
 
 static json_t *labels_json(const Vectors *v, size_t i)
 {
     json_t *list = json_array();
-    Score *s = score(v, i);
+    Score *s = ranked(v, v->pooled + i * (size_t)v->info.labels);
 
     for (int k = 0; k < v->info.labels; k++) {
         size_t bytes;
@@ -134,16 +150,77 @@ static void print_labels(const Vectors *v, const VectorsJob *job)
             printf("-\n");
             continue;
         }
-        s = score(v, i);
+        s = ranked(v, v->pooled + i * (size_t)v->info.labels);
         for (int k = 0; k < (apart ? 1 : v->info.labels); k++) {
-            size_t bytes;
-            const char *name = ftx_model_label(v->model, s[k].label, &bytes);
-
-            printf("%.*s %.6g%c", (int)bytes, name, s[k].score, apart ? '\t' : '\n');
+            print_label(v, s[k], apart ? '\t' : '\n');
             if (apart)
                 print_text(job, i);
         }
         free(s);
+    }
+}
+
+/* --- a classifier of tokens ----------------------------------------------------------------------------- */
+
+/* The text of a token; its id, if there is no tokenizer. */
+static json_t *token_json(const Vectors *v, int32_t id)
+{
+    size_t bytes;
+    const char *text = ftx_token_bytes(v->model, id, &bytes, &(bool){false});
+
+    return text ? runner_json_text(text, bytes) : json_integer(id);
+}
+
+/* [{ token, id, labels: { NAME: score } }] of n tokens, the first in row `at`. */
+static json_t *token_labels_json(const Vectors *v, size_t at, int32_t n)
+{
+    json_t *list = json_array();
+
+    for (size_t t = at; t < at + (size_t)n; t++) {
+        Score *s = score(v, v->hidden + t * (size_t)v->info.labels);
+        json_t *scores = json_object();
+
+        for (int k = 0; k < v->info.labels; k++) {
+            size_t bytes;
+            const char *name = ftx_model_label(v->model, k, &bytes);
+
+            char *key = command_must(strndup(name, bytes));
+
+            json_object_set_new(scores, key, runner_json_number(s[k].score));
+            free(key);
+        }
+        json_array_append_new(list, json_pack("{so,si,so}", "token", token_json(v, v->ids[t]), "id", (int)v->ids[t],
+                                              "labels", scores));
+        free(s);
+    }
+    return list;
+}
+
+/* A line for each token: its text as JSON and its likeliest class, or all numbers that are no scores; an empty line
+ * between texts. */
+static void print_token_labels(const Vectors *v)
+{
+    const bool scores = v->info.scoring != FTX_SCORING_NONE;
+    size_t at = 0;
+
+    for (size_t i = 0; i < v->count; i++) {
+        if (i)
+            putchar('\n');
+        if (v->errors[i].status)
+            printf("-\n");
+        for (const size_t end = at + (size_t)v->lengths[i]; at < end; at++) {
+            const float *x = v->hidden + at * (size_t)v->info.labels;
+            Score *s = scores ? ranked(v, x) : score(v, x);
+            json_t *token = token_json(v, v->ids[at]);
+            char *text = command_must(json_dumps(token, JSON_ENCODE_ANY));
+
+            printf("%s\t", text);
+            for (int k = 0, n = scores ? 1 : v->info.labels; k < n; k++)
+                print_label(v, s[k], k + 1 < n ? '\t' : '\n');
+            free(text);
+            json_decref(token);
+            free(s);
+        }
     }
 }
 
@@ -170,6 +247,10 @@ static void print_json(const Vectors *v)
             json_object_set_new(o, "error", runner_json_text(v->errors[i].text, strlen(v->errors[i].text)));
         } else {
             json_object_set_new(o, "tokens", json_integer(v->lengths[i]));
+        }
+        if (!v->errors[i].status && !v->pooled && v->info.labels) {
+            json_object_set_new(o, "labels", token_labels_json(v, at, v->lengths[i]));
+        } else if (!v->errors[i].status) {
             json_object_set_new(o, "first", floats(v->hidden + at * D, D));
             json_object_set_new(o, "mean", floats(v->mean + i * D, D));
             json_object_set_new(o, "pooled",
@@ -254,8 +335,10 @@ static void print_all(Vectors *v, const VectorsJob *job)
     take_means(v);
     if (job->json)
         print_json(v);
-    else if (v->pooled && v->info.labels)
+    else if (v->info.labels && v->pooled)
         print_labels(v, job);
+    else if (v->info.labels)
+        print_token_labels(v);
     else if (v->count > 1)
         print_similarities(v, job);
     else
@@ -276,6 +359,7 @@ int vectors_run(FtxModel *model, FtxEngine *engine, const VectorsJob *job)
     v.lengths = room(v.count, sizeof *v.lengths);
     v.errors = room(v.count, sizeof *v.errors);
     v.hidden = room(v.tokens * (size_t)v.info.hidden, sizeof *v.hidden);
+    v.ids = room(v.tokens, sizeof *v.ids);
     if (v.info.pooled)
         v.pooled = room(v.count * (size_t)v.info.pooled, sizeof *v.pooled);
     s = ftx_engine_encode(engine,
@@ -294,6 +378,7 @@ int vectors_run(FtxModel *model, FtxEngine *engine, const VectorsJob *job)
                                        .hidden_rows = v.tokens,
                                        .pooled = v.pooled,
                                        .tokens = v.lengths,
+                                       .text_ids = v.ids,
                                        .errors = v.errors},
                           &err);
     if (s)
@@ -313,6 +398,7 @@ int vectors_run(FtxModel *model, FtxEngine *engine, const VectorsJob *job)
     }
     free(v.lengths);
     free(v.errors);
+    free(v.ids);
     free(v.hidden);
     free(v.pooled);
     free(v.mean);

@@ -652,6 +652,11 @@ typedef struct FtxEncode {
      * work that it holds now. CU_STREAM_LEGACY ((void *)1): the default stream. NULL: after all work of that context;
      * the call waits for it. When the call returns, the arrays are written, for any stream. */
     void *stream;
+
+    /* out, in memory of the host: the token ids of the texts, each where `hidden` has its vector. Packed, there must be
+     * room for hidden_rows of them, also without hidden; what is behind a text in a row of `stride` is not written. NULL:
+     * not wanted. */
+    int32_t *text_ids;
 } FtxEncode;
 
 /* Runs an encoder over the texts and returns when their vectors are written. FTX_EFULL: a text is too long. FTX_EINVAL:

@@ -353,6 +353,7 @@ class FtxEncode(Structure):
         ("errors", POINTER(FtxError)),
         ("on_device", c_bool),
         ("stream", c_void_p),
+        ("text_ids", POINTER(c_int32)),
     ]
 
 

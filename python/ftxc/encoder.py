@@ -5,7 +5,7 @@ import numpy
 
 from . import _abi
 from .device import GpuArray, is_on_gpu, torch_of
-from .library import call, chars, new
+from .library import call, chars, lib, new
 from .settings import word
 
 FLOAT, INT = ctypes.POINTER(ctypes.c_float), ctypes.POINTER(ctypes.c_int32)
@@ -59,11 +59,20 @@ def converted(out, to):
     raise ValueError(f"to: expected numpy, torch, cuda or list, found {to!r}")
 
 
+def _scores(numbers, scoring):
+    """Numbers [tokens, labels] as scores."""
+    x = numbers.astype(float)
+    if scoring == "softmax":
+        x = numpy.exp(x - x.max(-1, keepdims=True))
+        return x / x.sum(-1, keepdims=True)
+    return 1 / (1 + numpy.exp(-x)) if scoring == "sigmoid" else x
+
+
 class Encoding:
     """The encoder of a Model."""
 
     def __init__(self, model):
-        self.info, self.run = model.info, lambda job: model._worker.call(
+        self.model, self.info, self.run = model, model.info, lambda job: model._worker.call(
             lambda engine: call("ftx_engine_encode", engine, ctypes.byref(job)))
         if self.info.kind != "encoder":
             raise TypeError(f"{self.info.name} is a {self.info.kind}: it has no vectors of texts (use generate)")
@@ -77,11 +86,7 @@ class Encoding:
                               truncate=truncate, max_tokens=max_tokens, literal=literal)
             return converted(out[0], to)
         texts = list(texts)
-        job = new(_abi.FtxEncode)
-        job.truncate = word("truncate", truncate, _abi.Truncate, "FTX_TRUNCATE_")
-        job.max_tokens, job.literal = max_tokens, literal
-        if pairs is not None and len(pairs := list(pairs)) != len(texts):
-            raise ValueError(f"pairs: expected {len(texts)}, as many as texts, found {len(pairs)}")
+        job, pairs = self._job_of_texts(texts, pairs, truncate, max_tokens, literal)
         arrays = _Cuda(self.info.ordinal) if to == "cuda" else _Host
         if pooling is None:
             out = self._pooled(job, texts, pairs, arrays)
@@ -90,6 +95,16 @@ class Encoding:
         if normalize:
             out = [arrays.unit(o) for o in out] if isinstance(out, list) else arrays.unit(out)
         return converted(out, to)
+
+    @staticmethod
+    def _job_of_texts(texts, pairs, truncate, max_tokens, literal):
+        """A job without its texts yet, and the pairs as a list."""
+        job = new(_abi.FtxEncode)
+        job.truncate = word("truncate", truncate, _abi.Truncate, "FTX_TRUNCATE_")
+        job.max_tokens, job.literal = max_tokens, literal
+        if pairs is not None and len(pairs := list(pairs)) != len(texts):
+            raise ValueError(f"pairs: expected {len(texts)}, as many as texts, found {len(pairs)}")
+        return job, pairs
 
     def _pooled(self, job, texts, pairs, arrays):
         if not self.info.pooled:
@@ -106,23 +121,48 @@ class Encoding:
                  "max": arrays.most, "tokens": arrays.copy}
         if pooling not in pools:
             raise ValueError(f"pooling: expected {', '.join(pools)} or None, found {pooling!r}")
-        out, start = [], 0
+        out = [pools[pooling](h) for h, _ in self._states(job, texts, pairs, arrays)]
+        if pooling == "tokens":
+            return out
+        return arrays.stack(out) if out else arrays.zeros((0, self.info.hidden))
+
+    def _states(self, job, texts, pairs, arrays):
+        """The hidden states and the token ids of each text; some texts are run at a time."""
+        start = 0
         while start < len(texts):
             end, rows = start, 0
             while end < len(texts) and (end == start or rows < ROWS):
                 rows += self._most_tokens(texts[end]) + (self._most_tokens(pairs[end]) if pairs else 0)
                 end += 1
             hidden = arrays.zeros((rows, self.info.hidden))
-            tokens = numpy.zeros(end - start, numpy.int32)
+            tokens, ids = numpy.zeros(end - start, numpy.int32), numpy.zeros(rows, numpy.int32)
             place(job, "hidden", arrays.seen(hidden, "hidden"))
-            job.hidden_rows, job.tokens = rows, pointer(tokens, INT)
+            job.hidden_rows, job.tokens, job.text_ids = rows, pointer(tokens, INT), pointer(ids, INT)
             self._run_texts(job, texts[start:end], pairs[start:end] if pairs else None)
-            ends = tokens.cumsum().tolist()
-            out += [pools[pooling](hidden[e - n:e]) for n, e in zip(tokens.tolist(), ends)]
+            for n, e in zip(tokens.tolist(), tokens.cumsum().tolist()):
+                yield hidden[e - n:e], ids[e - n:e]
             start = end
-        if pooling == "tokens":
-            return out
-        return arrays.stack(out) if out else arrays.zeros((0, self.info.hidden))
+
+    def label_tokens(self, texts, *, pairs=None, truncate="longest", max_tokens=0, literal=False):
+        """See Model.label_tokens."""
+        info = self.info
+        if not info.labels or info.pooled:
+            raise TypeError(f"{info.name} has no labels of tokens")
+        if isinstance(texts, str):
+            return self.label_tokens([texts], pairs=None if pairs is None else [pairs], truncate=truncate,
+                                     max_tokens=max_tokens, literal=literal)[0]
+        texts = list(texts)
+        job, pairs = self._job_of_texts(texts, pairs, truncate, max_tokens, literal)
+        out = []
+        for numbers, ids in self._states(job, texts, pairs, _Host):
+            rows = _scores(numbers, info.scoring).tolist()
+            out.append([(self._token_text(i), dict(zip(info.labels, row))) for i, row in zip(ids.tolist(), rows)])
+        return out
+
+    def _token_text(self, token):
+        n, special = ctypes.c_size_t(), ctypes.c_bool()
+        data = lib.ftx_token_bytes(self.model._model, token, ctypes.byref(n), ctypes.byref(special))
+        return ctypes.string_at(data, n.value).decode(errors="replace")
 
     def _most_tokens(self, text):
         return min(self.info.context, len(text.encode()) + 16)

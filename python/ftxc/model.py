@@ -372,6 +372,14 @@ class Model:
                                         max_tokens=max_tokens, literal=literal)
         return vectors if convert_to_tensor or convert_to_numpy or isinstance(texts, str) else list(vectors)
 
+    def label_tokens(self, texts: Union[str, Sequence[str]], *, pairs: Optional[Union[str, Sequence[str]]] = None,
+                     truncate: str = "longest", max_tokens: int = 0, literal: bool = False) -> List[Any]:
+        """Of a classifier of tokens (named entities, answers to questions), for each text a list of its tokens in order: each
+        a tuple of its text and a dict from the names of info.labels to their scores; the list alone of one str. The first
+        token and the last one of an answer ("start", "end") have the numbers that the model gives. The other arguments are
+        those of encode; encode(texts, pooling="tokens") gives the numbers as arrays [tokens, labels]."""
+        return Encoding(self).label_tokens(texts, pairs=pairs, truncate=truncate, max_tokens=max_tokens, literal=literal)
+
     def forward(self, *, ids: Any = None, hidden: Any = None, lengths: Any = None, types: Any = None,
                 out: Any = None) -> Tuple[Any, Any]:
         """The hidden states behind the last layer, float32, shaped as the input; and pooled vectors [B, pooled], or None.

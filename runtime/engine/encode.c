@@ -244,16 +244,36 @@ static FtxStatus take_pooled(const Pack *p, FtxError *err)
     return s;
 }
 
+/* Refuses more rows than the caller has room for; text: the last one that has some. */
+static FtxStatus check_rows(const Pack *p, size_t rows, size_t text, FtxError *err)
+{
+    if (p->job->stride || rows <= p->job->hidden_rows)
+        return FTX_OK;
+    return ftx_fail(err, FTX_EINVAL, "hidden_rows: room for %zu tokens, texts up to number %zu have %zu",
+                    p->job->hidden_rows, text, rows);
+}
+
+/* Gives the caller the ids of text i, which comes next. */
+static FtxStatus give_ids(const Pack *p, size_t i, const int32_t *ids, size_t n, FtxError *err)
+{
+    const size_t at = p->job->stride ? i * p->job->stride : p->done + (size_t)p->tokens;
+    const FtxStatus s = check_rows(p, at + n, i, err);
+
+    if (!s)
+        memcpy(p->job->text_ids + at, ids, n * sizeof *ids);
+    return s;
+}
+
 static FtxStatus flush(Pack *p, FtxError *err)
 {
     FtxStatus s = FTX_OK;
 
     if (p->rows == 0)
         return FTX_OK;
-    if (p->job->hidden && !p->job->stride && p->done + (size_t)p->tokens > p->job->hidden_rows)
-        return ftx_fail(err, FTX_EINVAL, "hidden_rows: room for %zu tokens, texts up to number %zu have %zu",
-                        p->job->hidden_rows, p->text_of[p->rows - 1], p->done + (size_t)p->tokens);
-    s = run_pack(p, err);
+    if (p->job->hidden)
+        s = check_rows(p, p->done + (size_t)p->tokens, p->text_of[p->rows - 1], err);
+    if (!s)
+        s = run_pack(p, err);
     if (!s && p->job->hidden)
         s = take_hidden(p, err);
     if (!s && p->job->pooled)
@@ -316,6 +336,8 @@ static FtxStatus check_job(const FtxEngine *e, const FtxEncode *job, FtxError *e
                         "compiled makes one a text");
     if (job->types && !job->ids)
         return ftx_fail(err, FTX_EINVAL, "types: only with ids");
+    if (job->text_ids && job->input)
+        return ftx_fail(err, FTX_EINVAL, "text_ids: hidden states have none");
     if (job->on_device && !e->api->owns)
         return ftx_fail(err, FTX_EINVAL, "on_device: the model runs on the CPU, whose arrays are the host's");
     if (job->stream && !job->on_device)
@@ -355,6 +377,8 @@ static FtxStatus take_text(Pack *p, size_t i, FtxError *err)
         s = flush(p, err);
     if (!s && job->input)
         s = write_input(p, at, n, err);
+    if (!s && job->text_ids)
+        s = give_ids(p, i, ids, n, err);
     if (!s)
         join(p, i, job->input ? NULL : ids, types, (int)n);
     return s;

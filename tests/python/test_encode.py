@@ -46,6 +46,24 @@ class Encode(unittest.TestCase):
             with self.subTest(wrong=wrong), self.assertRaisesRegex(TypeError, message):
                 self.model.encode(TEXTS, **wrong)
 
+    def test_labels_of_tokens(self):
+        with models.model("tokens", random_weights=3) as model:
+            theirs = models.ftxc_json("run", models.path("tokens"), *TEXTS, "--threads", 1, "--random-weights", 3)[:len(TEXTS)]
+            mine = model.label_tokens(TEXTS)
+            self.assertEqual(model.info.labels, ["O", "B-PER", "I-PER"])
+            for text, wanted in zip(mine, theirs):
+                self.assertEqual([t for t, _ in text], [t["token"] for t in wanted["labels"]])
+                for (_, scores), want in zip(text, wanted["labels"]):
+                    self.assertEqual(list(scores), list(want["labels"]))
+                    numpy.testing.assert_allclose(list(scores.values()), list(want["labels"].values()), atol=1e-6)
+            self.assertEqual(model.label_tokens(TEXTS[1]), mine[1])
+            self.assertEqual([t for t, _ in model.label_tokens("a", pairs="b")], [" [CLS]", " a", " [SEP]", " b", " [SEP]"])
+            self.assertEqual(model.encode("a b", pooling="tokens").shape, (4, 3))
+            with self.assertRaisesRegex(TypeError, "without a vector of a text"):
+                model.encode("a")
+        with self.assertRaisesRegex(TypeError, "no labels of tokens"):
+            self.model.label_tokens("a")
+
     def test_pairs_and_limits(self):
         pair = self.model.encode(["a"], pairs=["ab"], pooling="tokens")[0]
         self.assertEqual(len(pair), len(self.ids[0]) + len(self.ids[2]) - 1)

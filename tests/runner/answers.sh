@@ -152,4 +152,36 @@ run="run $room/class.ftx -d cpu -q --random-weights 3"
 has "$room/shown" 'vectors      96 numbers a token, 3 a text (pooled); input: ids or hidden states of 96'
 has "$room/shown" 'labels       yes, no, perhaps'
 has "$room/shown" 'encode hidden states, any number of tokens'
+
+# --- classes of tokens ---------------------------------------------------------------------------------------
+tokens() {
+    "$FTXC" compile tests/models/tiny-bert -D graph.of_tokens=classifier -D "graph.labels=$1" -D "labels=$2" -D "scoring=$3" \
+        --no-weights -t cpu -q -D tokenizer=tests/tokenizer/small/wordpiece.json -o "$room/tokens.ftx"
+}
+run="run $room/tokens.ftx -d cpu -q --random-weights 3"
+# shellcheck disable=SC2086
+{
+    tokens 3 O,B-PER,I-PER softmax
+    "$FTXC" $run "a b" >"$room/one"
+    test "$(cut -f 1 "$room/one" | tr '\n' ' ')" = '" [CLS]" " a" " b" " [SEP]" '
+    ! grep -vE '	(O|[BI]-PER) (0\.[0-9]*|1)$' "$room/one"
+    "$FTXC" $run "a b" "a b" >"$room/two"
+    test "$(cat "$room/two")" = "$(cat "$room/one" && echo && cat "$room/one")"
+    "$FTXC" $run "a b" --json >"$room/json"
+    python3 - "$room/json" "$room/one" <<'END'
+import json, sys
+answer = json.load(open(sys.argv[1]))
+lines = [line.rstrip("\n").split("\t") for line in open(sys.argv[2])]
+assert answer["tokens"] == len(answer["labels"]) == len(lines) == 4 and "first" not in answer
+for token, (text, best) in zip(answer["labels"], lines):
+    scores = token["labels"]
+    assert token["token"] == json.loads(text) and list(scores) == ["O", "B-PER", "I-PER"], token
+    name, score = max(scores.items(), key=lambda s: s[1])
+    assert abs(sum(scores.values()) - 1) < 1e-5 and best.split(" ")[0] == name and abs(float(best.split(" ")[1]) - score) < 1e-4
+END
+    tokens 2 start,end none
+    "$FTXC" $run a --pair "b b" >"$room/pair"
+    test "$(cut -f 1 "$room/pair" | tr '\n' ' ')" = '" [CLS]" " a" " [SEP]" " b" " b" " [SEP]" '
+    ! grep -vE '	start -?[0-9.e-]*	end -?[0-9.e-]*$' "$room/pair"
+}
 echo "lines, pairs and classes are as they should be"
