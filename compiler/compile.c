@@ -27,6 +27,8 @@ static bool open_weights(const CompileOptions *o, const Spec *spec, Arena *keep,
     bool ok = !spec->weights || o->no_weights || checkpoint_open(spec->weights, keep, c, d);
 
     if (ok && *c)
+        ok = checkpoint_add(*c, spec, keep, d);
+    if (ok && *c)
         ok = checkpoint_rename(*c, spec, keep, d);
     for (size_t i = 0; ok && *c && i < o->n_adapters; i++)
         ok = checkpoint_adapt(*c, spec, o->adapters[i], keep, d);

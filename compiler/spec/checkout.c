@@ -35,8 +35,27 @@ static bool read_json(const char *path, json_type type, Arena *keep, json_t **ou
     return true;
 }
 
-/* The files of sentence-transformers: the steps that make one vector of a text, and the settings of the step that
- * pools. */
+static bool ends_with(const char *s, const char *end)
+{
+    return s && strlen(s) >= strlen(end) && strcmp(s + strlen(s) - strlen(end), end) == 0;
+}
+
+/* Appends { folder, path, config } of a linear layer of sentence-transformers. */
+static bool read_dense(Checkout *c, const char *folder, Arena *keep, Diag *d)
+{
+    const char *path = arena_printf(keep, "%s%s/config.json", c->folder, folder), *text;
+    json_t *config;
+
+    if (!read_json(path, JSON_OBJECT, keep, &config, &text, d))
+        return false;
+    if (!c->dense)
+        c->dense = json_array();
+    json_array_append_new(c->dense, json_pack("{ss,ss,so}", "folder", folder, "path", path, "config", config));
+    return true;
+}
+
+/* The files of sentence-transformers: the steps that make one vector of a text, and the settings of those that pool and
+ * of linear layers. */
 static bool read_modules(Checkout *c, Arena *keep, Diag *d)
 {
     const char *text, *path = arena_printf(keep, "%smodules.json", c->folder), *folder, *type;
@@ -52,10 +71,15 @@ static bool read_modules(Checkout *c, Arena *keep, Diag *d)
     {
         type = json_string_value(json_object_get(module, "type"));
         folder = json_string_value(json_object_get(module, "path"));
-        if (c->pooling || !type || strlen(type) < 8 || strcmp(type + strlen(type) - 8, ".Pooling") != 0)
+        if (!ends_with(type, ".Dense") && (c->pooling || !ends_with(type, ".Pooling")))
             continue;
         if (!folder || !*folder || strchr(folder, '/') || folder[0] == '.')
             return diag_error(d, (Loc){path, 0}, "the path of module %zu is not the name of a folder", i);
+        if (ends_with(type, ".Dense")) {
+            if (!read_dense(c, folder, keep, d))
+                return false;
+            continue;
+        }
         c->pooling_path = arena_printf(keep, "%s%s/config.json", c->folder, folder);
         if (!read_json(c->pooling_path, JSON_OBJECT, keep, &c->pooling, &text, d))
             return false;
@@ -136,6 +160,7 @@ void checkout_drop(Checkout *c)
     json_decref(c->generation);
     json_decref(c->modules);
     json_decref(c->pooling);
+    json_decref(c->dense);
     json_decref(c->tensors);
     *c = (Checkout){0};
 }
@@ -218,7 +243,7 @@ static void push_names(lua_State *L, json_t *names)
 }
 
 /* { path, name, config_path, config, generation_path, generation, modules_path, modules, pooling_path, pooling,
- *   weights, tensors, tokenizer, pickled } */
+ *   dense, weights, tensors, tokenizer, pickled } */
 void checkout_push(lua_State *L, const Checkout *c)
 {
     Arena *keep = sandbox_of(L)->keep;
@@ -234,6 +259,8 @@ void checkout_push(lua_State *L, const Checkout *c)
     set_file(L, "generation", c->generation_path, c->generation);
     set_file(L, "modules", c->modules_path, c->modules);
     set_file(L, "pooling", c->pooling_path, c->pooling);
+    if (c->dense)
+        push_json(L, c->dense), lua_setfield(L, -2, "dense");
     if (weights != c->folder)
         set_text(L, "weights", weights + strlen(c->folder));
     push_names(L, c->tensors);

@@ -103,10 +103,10 @@ static int nn_checkpoint(lua_State *L)
         NameList *list;
     } lists[] = {{"prefixes", &spec->prefixes}, {"renamed", &spec->renamed}, {"unused", &spec->ignored},
                  {"stored", &spec->stored},     {"paired", &spec->paired},   {"heads", &spec->head_names},
-                 {"copies", &spec->copies}};
+                 {"copies", &spec->copies},     {"folders", &spec->folders}};
 
     luaL_checkstack(L, 8, NULL);
-    if (!arg_options(L, 1, "prefixes renamed unused copies stored paired heads", "checkpoint"))
+    if (!arg_options(L, 1, "prefixes renamed unused copies stored paired heads folders", "checkpoint"))
         return 0;
     for (size_t which = 0; which < LEN(lists); which++) {
         if (lua_getfield(L, 1, lists[which].name) == LUA_TNIL)

@@ -31,6 +31,7 @@ typedef struct Spec {
     NameList stored; /* "blk.*.attn_q", "model.layers.*.self_attn.q_proj": a tensor's name in the file and the weight's
                             name, in turn, without ".weight" and ".bias"; * stands for digits */
     NameList paired; /* of these file names: the rows of a head lie as neighbouring pairs (RoPE), not as halves */
+    NameList folders; /* "2_Dense": beside the weights' file; its tensors are called "2_Dense.NAME" */
     NameList head_names; /* "cls.": how the tensors of heads begin, which may stay unused and are counted */
     int32_t ends[FTX_MAX_ENDS];
     uint32_t n_ends;

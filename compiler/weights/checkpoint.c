@@ -165,6 +165,22 @@ bool checkpoint_open(const char *path, Arena *keep, Checkpoint **out, Diag *d)
     return ok;
 }
 
+bool checkpoint_add(Checkpoint *c, const Spec *spec, Arena *keep, Diag *d)
+{
+    for (size_t i = 0; i < spec->folders.n; i++) {
+        const char *folder = spec->folders.at[i];
+        const size_t first = c->tensors.n;
+
+        if (!is_beside(folder))
+            return diag_error(d, (Loc){c->path, 0}, "\"%.200s\" is no folder beside it", folder);
+        if (!add_file(c, beside(c->path, arena_printf(keep, "%s/model.safetensors", folder), keep), keep, d))
+            return false;
+        for (size_t k = first; k < c->tensors.n; k++)
+            c->tensors.at[k].name = arena_printf(keep, "%s.%s", folder, c->tensors.at[k].name);
+    }
+    return !spec->folders.n || checkpoint_sort(c, d);
+}
+
 void checkpoint_close(Checkpoint *c)
 {
     if (!c)

@@ -1,6 +1,7 @@
 -- checkout.lua - a Hugging Face checkout to a model. ftxc calls this with the folder's files;
 -- specs/hf/ARCHITECTURE.lua knows what the config.json of one architecture means.
 local ftx = require "ftx"
+local nn = require "nn"
 local hf = require "lib.hf"
 local decoders = require "hf/decoders"
 local seq2seqs = require "hf/seq2seqs"
@@ -278,18 +279,54 @@ local function pooling(file)
   return names[1]
 end
 
--- pooling and normalize of the model, from modules.json; none if -D pooling= is given.
+-- Names of torch's activations to those of nn.act.
+local torch_activations = {
+  ["torch.nn.modules.linear.Identity"] = "identity", ["torch.nn.modules.activation.Tanh"] = "tanh",
+  ["torch.nn.modules.activation.ReLU"] = "relu", ["torch.nn.modules.activation.GELU"] = "gelu_erf",
+  ["torch.nn.modules.activation.SiLU"] = "silu", ["torch.nn.modules.activation.Sigmoid"] = "sigmoid",
+}
+
+-- A linear layer and its activation, of the vector of a text.
+local function dense(at)
+  local file = hf.file(at.path, at.config)
+  local made = {
+    folder = at.folder, inputs = file:count("in_features", 1, 2 ^ 17), outputs = file:count("out_features", 1, 2 ^ 17),
+    bias = file:flag("bias", true),
+    activation = file:word("activation_function", torch_activations, "torch.nn.modules.activation.Tanh"),
+  }
+  file:only("module_input_name", "sentence_embedding", "sentence_embedding")
+  file:only("module_output_name", "sentence_embedding", "sentence_embedding")
+  file:known {}
+  return made
+end
+
+-- Gives an encoder the vector of a text that linear layers make of the pooled one.
+local function through(layers, pooling, hidden)                     -- hidden [T, D]
+  local y = ({ mean = nn.pool_mean, first = nn.select_first, last = nn.select_last })[pooling](hidden)
+  for _, layer in ipairs(layers) do
+    local name = layer.folder .. ".linear"
+    nn.checkpoint { folders = { layer.folder } }
+    y = nn.linear(y, nn.weight(name .. ".weight", { layer.outputs, layer.inputs }),
+                  layer.bias and nn.weight(name .. ".bias", { layer.outputs }))
+    y = nn.act(y, layer.activation)
+  end
+  nn.vectors(hidden, y)
+end
+
+-- pooling, layers and normalize of the model, from modules.json; none if -D pooling= is given.
 local function sentences(checkout)
-  local made = {}
+  local made = { layers = {} }
   if ftx.override("pooling") then return made end
   for i, module in ipairs(checkout.modules or {}) do
     local kind = type(module) == "table" and type(module.type) == "string" and module.type or "nothing"
     if string.sub(kind, -8) == ".Pooling" then
       made.pooling = pooling(hf.file(checkout.pooling_path, checkout.pooling))
+    elseif string.sub(kind, -6) == ".Dense" and made.pooling and not made.normalize then
+      table.insert(made.layers, dense(checkout.dense[#made.layers + 1]))
     elseif string.sub(kind, -10) == ".Normalize" then
       made.normalize = true
     elseif string.sub(kind, -12) ~= ".Transformer" then
-      ftx.refuse(checkout.modules_path, string.format("module %d is %s; Transformer, Pooling and Normalize are read; " ..
+      ftx.refuse(checkout.modules_path, string.format("module %d is %s; Transformer, Pooling, Dense and Normalize are read, in this order; " ..
         "-D pooling= says what to make without them", i, kind))
     end
   end
@@ -307,7 +344,11 @@ return function(checkout)
   local read, module = architecture(config, name, config.vectors)
   local model = check_result(module, read(config))
   local seq2seq = model.source ~= nil
-  local vector = model.encoder and sentences(checkout) or {}
+  local vector = model.encoder and sentences(checkout) or { layers = {} }
+  if #vector.layers > 0 then
+    through(vector.layers, vector.pooling, model.graph)
+    vector.pooling, model.labels = nil, nil
+  end
   refuse_unknown_meaning(config, seq2seq, model.encoder)
   local vocab = model.vocab or config:count("vocab_size", 2, 2 ^ 24)
   local first = generation:value("bos_token_id") and generation or config

@@ -754,6 +754,11 @@ ENCODERS = {
     "embedding-gemma": ("Gemma3TextModel",
                         dict(GQA, num_attention_heads=4, sliding_window=7, layer_types=["sliding_attention", "full_attention"],
                              rope_parameters=TWO_ROPES, use_bidirectional_attention=True), {}, GEMMA3_IDLE),
+    "embedding-gemma-dense": ("Gemma3TextModel",
+                              dict(GQA, num_attention_heads=4, sliding_window=4, use_bidirectional_attention=True,
+                                   layer_types=["full_attention", "sliding_attention"], attention_bias=True), {}, GEMMA3_IDLE),
+    "electra-dense": ("ElectraModel", dict(E, embedding_size=24), {}, DROPPED),
+    "qwen3-dense": ("Qwen3Model", dict(GQA, **rope(1e6)), {}, WINDOW + ["tie_word_embeddings"]),
     "llama-encoder": ("LlamaModel", dict(SIZES, num_key_value_heads=1, **LLAMA3, attention_bias=True, mlp_bias=True, rms_norm_eps=1e-3), {}),
     "llama-both": ("LlamaModel", dict(SIZES, is_causal=False), {"rope_parameters": None, "rope_theta": 300.0,
                                                                **without("rms_norm_eps", "head_dim")}),
@@ -765,7 +770,43 @@ ENCODERS = {
 }
 
 
-def encode(model, ids):
+# name: how the vectors of tokens become one (sentence-transformers); linear layers with their columns, activation, bias
+SENTENCES = {
+    "embedding-gemma-dense": ("mean", [(40, "linear.Identity", False), (24, "activation.Tanh", True)], True),
+    "electra-dense": ("cls", [(40, "activation.ReLU", True)], False),
+    "qwen3-dense": ("lasttoken", [(16, "activation.GELU", False)], False),
+}
+
+
+def sentences(made, width, pooling, layers, normalize):
+    """modules.json with the settings and shapes of each module, and a function of hidden states [tokens, width]."""
+    kind = "sentence_transformers.models."
+    flag = {"mean": "mean_tokens", "cls": "cls_token", "lasttoken": "lasttoken"}[pooling]
+    modules = [{"type": kind + "Transformer", "path": ""},
+               {"type": kind + "Pooling", "path": "1_Pooling",
+                "config": {"word_embedding_dimension": width, f"pooling_mode_{flag}": True}}]
+    steps = []
+    for columns, activation, bias in layers:
+        tensors = {"linear.weight": [columns, width], **({"linear.bias": [columns]} if bias else {})}
+        modules.append({"type": kind + "Dense", "path": f"{len(modules)}_Dense", "tensors": tensors,
+                        "config": {"in_features": width, "out_features": columns, "bias": bias,
+                                   "activation_function": "torch.nn.modules." + activation}})
+        where, name = activation.split(".")
+        steps.append(([tensor(n, torch.empty(s)) for n, s in tensors.items()], getattr(torch.nn, name)()))
+        width = columns
+    if normalize:
+        modules.append({"type": kind + "Normalize", "path": f"{len(modules)}_Normalize"})
+    made["modules"] = modules
+
+    def vector(hidden):
+        y = {"mean": hidden.mean(0), "cls": hidden[0], "lasttoken": hidden[-1]}[pooling]
+        for weights, activation in steps:
+            y = activation(torch.nn.functional.linear(y, *weights))
+        return torch.nn.functional.normalize(y, dim=0) if normalize else y
+    return vector
+
+
+def encode(model, ids, vector=None):
     """Vectors of the tokens and of the text: pooled, logits of a classifier, else of a decoder's class the last or mean. Of a
     head of tokens its logits are their vectors."""
     kind = type(model).__name__
@@ -783,18 +824,22 @@ def encode(model, ids):
             pooled = hidden[:, -1] if getattr(model.config, "is_causal", True) else hidden.mean(1)
         if getattr(model.config, "use_bidirectional_attention", False):
             pooled = hidden.mean(1)
+    if vector:
+        pooled = vector(hidden[0])
+
     def rounded(t):
         return [float(f"{v:.6g}") for v in t.flatten().tolist()]
     return {"ids": ids, "hidden": rounded(hidden), **({} if pooled is None else {"pooled": rounded(pooled)})}
 
 
-def encoder_case(kind, settings, changes, idle=(), foreign=None):
+def encoder_case(kind, settings, changes, idle=(), foreign=None, how=None):
     made = case(kind, settings, changes, [*idle, *NO_HEAD], None)
     model, config = made.pop("model"), made["config"]
     if foreign:
         made["config"] = foreign(model, config)
     with torch.no_grad():
-        made["texts"] = [encode(model, p) for p in PROMPTS]
+        vector = how and sentences(made, model.config.hidden_size, *how)
+        made["texts"] = [encode(model, p, vector) for p in PROMPTS]
     return made
 
 
@@ -802,7 +847,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     for name, it in {**CASES, **ENCODERS}.items():
         if not sys.argv[1:] or name in sys.argv[1:]:
-            out = encoder_case(*it) if name in ENCODERS else case(
+            out = encoder_case(*it, how=SENTENCES.get(name)) if name in ENCODERS else case(
                 *it, halves=HALVES if name in UNSCALED else {}, other=FOREIGN.get(name))
             (HERE / f"{name}.json").write_text(json.dumps(out, separators=(",", ":")) + "\n")
             margins = [m for p in out.get("prompts", []) for m in p["margins"]]

@@ -15,7 +15,36 @@ static inline float twin_element(const char *name, size_t rank, uint64_t i)
     return rank == 1 && n > 7 && strcmp(name + n - 7, ".weight") == 0 ? 1.0f + x : x;
 }
 
-/* Writes config.json, model.safetensors and perhaps generation_config.json into the folder, which is made if it is missing. */
+/* modules.json, and of each module with settings or tensors a folder with these. */
+static inline void twin_write_modules(const json_t *modules, const char *folder)
+{
+    json_t *list = json_array(), *module;
+    char path[800];
+    size_t i;
+
+    json_array_foreach(modules, i, module)
+    {
+        const char *name = json_string_value(json_object_get(module, "path"));
+
+        json_array_append_new(list, json_pack("{sO,sO}", "path", json_object_get(module, "path"), "type",
+                                              json_object_get(module, "type")));
+        snprintf(path, sizeof path, "%s/%s", folder, name);
+        mkdir(path, 0777);
+        snprintf(path, sizeof path, "%s/%s/config.json", folder, name);
+        if (json_object_get(module, "config") && json_dump_file(json_object_get(module, "config"), path, 0))
+            abort();
+        snprintf(path, sizeof path, "%s/%s/model.safetensors", folder, name);
+        if (json_object_get(module, "tensors"))
+            adapter_write_tensors(json_object_get(module, "tensors"), "F32", twin_element, path);
+    }
+    snprintf(path, sizeof path, "%s/modules.json", folder);
+    if (i && json_dump_file(list, path, 0))
+        abort();
+    json_decref(list);
+}
+
+/* Writes config.json, model.safetensors, perhaps generation_config.json and the files of sentence-transformers into the folder,
+ * which is made if it is missing. */
 static inline void twin_write(const json_t *golden, const char *folder)
 {
     char path[700];
@@ -29,6 +58,7 @@ static inline void twin_write(const json_t *golden, const char *folder)
         abort();
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
     adapter_write_tensors(json_object_get(golden, "tensors"), "F32", twin_element, path);
+    twin_write_modules(json_object_get(golden, "modules"), folder);
 }
 
 #endif
