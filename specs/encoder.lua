@@ -20,6 +20,8 @@ local fields = {
   prefixes = config.options({}),                                    -- a beginning of names that a checkpoint may lack
   dropped = config.options({}),                                     -- beginnings of the tensors of heads that are left out
   embedding = config.count(0, 2 ^ 17, 0),                           -- columns of the embeddings; 0: hidden
+  project = config.flag(false),                                     -- names.project, also where they have hidden columns
+  shared = config.options({}),                                      -- by layer: what its names begin with, if not layers .. i
   positions = config.count(0, 2 ^ 20, 0),                           -- rows of learned positions
   first_position = config.count(0, 2 ^ 20, 0),                      -- row of the first token's position
   types = config.count(0, 1024, 0),
@@ -92,7 +94,7 @@ local function feed_forward(c, x, name)                             -- x [T, D]
 end
 
 local function layer(c, h, i)                                       -- h [T, D]
-  local n, name = c.names, c.names.layers .. i .. "."
+  local n, name = c.names, c.shared[i + 1] or c.names.layers .. i .. "."
   if c.norm_first then
     local x = (i > 0 or c.first_norm) and norm(c, h, name .. n.attention_norm) or h
     h = h + attention(c, x, name, i)
@@ -131,7 +133,7 @@ return function(given)
   if c.types > 0 then h = h + nn.types(table_of(n.types, c.types)) end
   if n.positions then h = h + nn.positions(table_of(n.positions, c.positions), c.first_position) end
   if n.embedding_norm then h = norm(c, h, n.embedding_norm) end
-  if columns ~= c.hidden then h = blocks.project(h, n.project, c.hidden) end
+  if c.project or columns ~= c.hidden then h = blocks.project(h, n.project, c.hidden) end
   h = nn.embedded(h)                                                -- [T, D]
   for i = 0, c.layers - 1 do h = layer(c, h, i) end
   if c.norm_first then h = norm(c, h, n.final_norm) end

@@ -28,6 +28,12 @@ local function first_token(c, dense, activation, output)
   c.pooling, c.dense_activation, c.names.dense, c.names.output = "first", activation, dense, output
 end
 
+-- The same without the classifier, if the checkpoint has the linear.
+local function pooler(config, c, head, name)
+  if rawget(hf.token_heads, head) or config:stored(name .. ".weight") == false then return end
+  c.pooling, c.names.dense = "first", name
+end
+
 -- RoPE of a kind of layer; old: its theta in older files, with the class's.
 local function modern_rope(config, kind, head_dim, positions, old, theta)
   local new = config:inside("rope_parameters")
@@ -106,9 +112,39 @@ local classes = {
       c.buckets = 32
       config:only("relative_attention_num_buckets", "32: the class computes as many", 32)
       if c.outputs then first_token(c, "classifier.dense", "tanh", "classifier.out_proj")
-      elseif not rawget(hf.token_heads, head) and config:stored("pooler.dense.weight") ~= false then
-        c.pooling, c.names.dense = "first", "pooler.dense"
+      else pooler(config, c, head, "pooler.dense") end
+    end,
+  },
+  Albert = {                                                        -- layers share weights: those of a group are the same
+    prefixes = { "albert." }, classifies = true, activation = "gelu_new",
+    dropped = { "predictions.", "sop_classifier.", "classifier.", "qa_outputs.", "pooler." },
+    names = { positions = "embeddings.position_embeddings", project = "encoder.embedding_hidden_mapping_in",
+              out = "attention.dense", attention_norm = "attention.LayerNorm", up = "ffn", down = "ffn_output",
+              q = "attention.query", k = "attention.key", v = "attention.value", ffn_norm = "full_layer_layer_norm" },
+    set = function(config, c, positions, _, head)
+      local groups, inner = config:count("num_hidden_groups", 1, c.layers, 1), config:count("inner_group_num", 1, 1024, 1)
+      c.positions, c.embedding, c.project = positions, config:count("embedding_size", 1, 2 ^ 17, 128), true
+      c.shared = {}
+      for i = 0, c.layers - 1 do
+        for k = 0, inner - 1 do
+          table.insert(c.shared, string.format("encoder.albert_layer_groups.%d.albert_layers.%d.", i * groups // c.layers, k))
+        end
       end
+      c.layers = #c.shared
+      config:only("down_scale_factor", "1", 1)
+      for _, key in ipairs { "gap_size", "net_structure_type", "num_memory_blocks" } do config:only(key, "0", 0) end
+      if c.outputs then first_token(c, "pooler", "tanh", "classifier") else pooler(config, c, head, "pooler") end
+    end,
+  },
+  XLMRobertaXL = {                                                  -- RoBERTa with norms before the blocks
+    prefixes = { "roberta." }, classifies = true, eps = 1e-5, positions = 514, types = 1,
+    names = { positions = "embeddings.position_embeddings", embedding_norm = false,
+              attention_norm = "attention.self_attn_layer_norm", ffn_norm = "LayerNorm", final_norm = "encoder.LayerNorm" },
+    set = function(config, c, positions, _, head)
+      c.norm_first, c.positions, c.first_position = true, positions, config:count("pad_token_id", 0, 2 ^ 24, 1) + 1
+      config:only("position_embedding_type", "absolute", "absolute")
+      if c.outputs then first_token(c, "classifier.dense", "tanh", "classifier.out_proj")
+      else pooler(config, c, head, "pooler.dense") end
     end,
   },
   ModernBert = {

@@ -31,7 +31,7 @@ for _, key in ipairs {
   "directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
   "pooler_size_per_head", "pooler_type", "qa_dropout", "sbert_ce_default_activation_function", "sentence_transformers",
   "seq_classif_dropout", "sinusoidal_pos_embds",
-  "attention_probs_dropout_prob", "classifier_activation", "classifier_bias", "classifier_pooling", "cls_token_id",
+  "attention_probs_dropout_prob", "classifier_activation", "classifier_dropout_prob", "classifier_bias", "classifier_pooling", "cls_token_id",
   "decoder_bias", "dense_seq_output", "deterministic_flash_attn", "fused_bias_fc", "fused_dropout_add_ln",
   "hidden_dropout_prob", "initializer_cutoff_factor", "initializer_factor", "last_layer_subset",
   "max_trained_positions", "mlp_dropout", "reference_compile", "reorder_and_upcast_attn", "repad_logits_with_grad",

@@ -660,6 +660,7 @@ DROPPED = ["attention_probs_dropout_prob", "hidden_dropout_prob"]
 TWO_ROPES = {"full_attention": {"rope_type": "default", "rope_theta": 3e3},
              "sliding_attention": {"rope_type": "default", "rope_theta": 40.0}}
 DISTIL = dict(COMMON, dim=48, n_layers=2, n_heads=3, hidden_dim=88, max_position_embeddings=72)
+ALBERT_IDLE = DROPPED + ["classifier_dropout_prob"]
 DISTIL_IDLE = ["qa_dropout", "seq_classif_dropout", "sinusoidal_pos_embds"]
 GEMMA3_IDLE = ["tie_word_embeddings", "final_logit_softcapping", "_sliding_window_pattern", "sliding_window_pattern"]
 HEAD = ["classifier_activation", "classifier_bias", "classifier_pooling"]
@@ -708,6 +709,18 @@ ENCODERS = {
     "modernbert-answers": ("ModernBertForQuestionAnswering",
                            dict(SIZES, cls_token_id=1, sep_token_id=2, local_attention=8, norm_bias=True,
                                 rope_parameters=TWO_ROPES), {}, ["classifier_pooling"]),
+    "albert": ("AlbertModel", dict({**E, "num_hidden_layers": 5}, embedding_size=24, num_hidden_groups=2), {}, ALBERT_IDLE),
+    "albert-head": ("AlbertForSequenceClassification",
+                    dict(SIZES, embedding_size=48, num_labels=3, hidden_act="relu", inner_group_num=2),
+                    without("num_hidden_groups", "layer_norm_eps"), ALBERT_IDLE),
+    "albert-tokens": ("AlbertForTokenClassification", dict(E, embedding_size=40, num_labels=3), without("hidden_act"),
+                      ALBERT_IDLE),
+    "albert-answers": ("AlbertForQuestionAnswering", dict(E, embedding_size=24), {}, ALBERT_IDLE),
+    "xlm-roberta-xl": ("XLMRobertaXLModel", E, {}, DROPPED),
+    "xlm-roberta-xl-head": ("XLMRobertaXLForSequenceClassification", dict(SIZES, num_labels=3, hidden_act="relu"),
+                            without("layer_norm_eps"), DROPPED),
+    "xlm-roberta-xl-tokens": ("XLMRobertaXLForTokenClassification", dict(E, num_labels=3), {}, DROPPED),
+    "xlm-roberta-xl-answers": ("XLMRobertaXLForQuestionAnswering", E, {}, DROPPED),
     "nomic-tokens": ("NomicBertForTokenClassification", dict(E, num_labels=3), {"rope_parameters": None}, DROPPED),
     "gte-tokens": ("GteForTokenClassification", dict(E, **rope(700.0), num_labels=3), {}, DROPPED),
     "electra": ("ElectraModel", dict(E, embedding_size=24), {}, DROPPED),
