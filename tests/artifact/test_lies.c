@@ -133,6 +133,8 @@ static const Lie lies[] = {
     FACT("scoring 3 do not belong", F(FtxFacts, scoring, 3)),
     FACT("labels and scoring 0 do not belong to a vector of 4", F(FtxFacts, kind, FTX_MODEL_ENCODER),
          F(FtxFacts, pooled, 4), F(FtxFacts, n_labels, 3)),
+    FACT("3 labels and scoring 0 do not belong to a vector of 5", F(FtxFacts, kind, FTX_MODEL_ENCODER),
+         F(FtxFacts, hidden, 5), F(FtxFacts, n_labels, 3)),
     FACT("its names are not inside the strings", F(FtxFacts, name, 1 << 20)),
     FACT("its names are not inside the strings", F(FtxFacts, labels, 1 << 20)),
     FACT("its weights would be 70368744177665 bytes", F(FtxFacts, weight_bytes, ((uint64_t)1 << 46) + 1)),

@@ -62,6 +62,89 @@ static void refuse_checkout(const Folder *f, const char *why)
     drop(&r);
 }
 
+/* A linear layer of the pooled vector: folder 2. */
+static void test_checkout_dense(void **state)
+{
+    static const char *const wrong[][2] = {
+        {"\"in_features\": 32", "2/config.json: out_features must be a whole number"},
+        {"\"in_features\": 32, \"out_features\": 8, \"bias\": 1", "2/config.json: bias must be true or false"},
+        {"\"in_features\": 32, \"out_features\": 8, \"activation_function\": \"Tanh\"",
+         "2/config.json: activation_function must be one of torch.nn.modules.activation.GELU"},
+        {"\"in_features\": 32, \"out_features\": 8, \"module_input_name\": \"token_embeddings\"",
+         "2/config.json: module_input_name must be sentence_embedding"},
+        {"\"in_features\": 32, \"out_features\": 8, \"surprise\": 1", "2/config.json: surprise is not known"},
+    };
+    char config[500], path[160];
+    Folder f;
+    Reading r;
+
+    (void)state;
+    snprintf(config, sizeof config, BERT, "SequenceClassification", "");
+    f = make_folder(config, NULL);
+    put_modules(&f, "Dense", "{\"pooling_mode_mean_tokens\": true}");
+    refuse_checkout(&f, "/2/config.json");
+    snprintf(path, sizeof path, "%s/2", f.path);
+    mkdir(path, 0700);
+    for (size_t i = 0; i < LEN(wrong); i++) {
+        snprintf(config, sizeof config, "{%s}", wrong[i][0]);
+        put(&f, "2/config.json", config);
+        refuse_checkout(&f, wrong[i][1]);
+    }
+    put(&f, "2/config.json", "{\"in_features\": 32, \"out_features\": 8}"); /* with bias and tanh */
+    r = read_good(f.path, NULL);
+    assert_int_equal(r.spec.pooled, 8);
+    assert_int_equal(r.spec.n_labels, 0);
+    assert_int_equal(r.spec.folders.n, 1);
+    assert_string_equal(r.spec.folders.at[0], "2");
+    drop(&r);
+    r = read_good(f.path, "pooling=mean"); /* without it */
+    assert_int_equal(r.spec.pooled, 32);
+    assert_int_equal(r.spec.folders.n, 0);
+    drop(&r);
+    put(&f, "modules.json", "[{\"type\": \"s.Transformer\", \"path\": \"\"}, {\"type\": \"s.Dense\", \"path\": \"2\"}]");
+    refuse_checkout(&f, "module 2 is s.Dense");
+    put(&f, "modules.json", "[{\"type\": \"s.Transformer\", \"path\": \"\"}, {\"type\": \"s.Dense\", \"path\": \"../2\"}]");
+    refuse_checkout(&f, "modules.json: the path of module 1 is not the name of a folder");
+    remove_file(&f, "2/config.json");
+    rmdir(path);
+    remove_folder(&f);
+}
+
+/* Classes of each token: named as those of a text, and softmax; of answers two numbers. -D pooling= leaves the head out. */
+static void test_checkout_tokens(void **state)
+{
+    static const struct {
+        const char *head, *more, *labels;
+        FtxScoring scoring;
+    } cases[] = {
+        {"TokenClassification", ", \"id2label\": {\"1\": \"B\", \"0\": \"O\"}", "O\nB\n", FTX_SCORING_SOFTMAX},
+        {"TokenClassification", ", \"num_labels\": 1, \"problem_type\": \"regression\"", "LABEL_0\n", FTX_SCORING_SOFTMAX},
+        {"QuestionAnswering", ", \"id2label\": {\"1\": \"x\", \"0\": \"y\"}", "start\nend\n", FTX_SCORING_NONE},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LEN(cases); i++) {
+        char config[500];
+        Folder f;
+        Reading r;
+
+        snprintf(config, sizeof config, BERT, cases[i].head, cases[i].more);
+        f = make_folder(config, NULL);
+        r = read_good(f.path, NULL);
+        assert_string_equal(r.spec.labels, cases[i].labels);
+        assert_int_equal(r.spec.scoring, cases[i].scoring);
+        assert_int_equal(r.spec.n_labels, r.spec.hidden);
+        assert_int_equal(r.spec.pooled, 0);
+        assert_int_equal(r.spec.input, 32);
+        drop(&r);
+        r = read_good(f.path, "pooling=none");
+        assert_int_equal(r.spec.n_labels, 0);
+        assert_int_equal(r.spec.hidden, 32);
+        drop(&r);
+        remove_folder(&f);
+    }
+}
+
 /* A decoder's checkout with those files is an encoder; is_causal says what its tokens see. */
 static void test_checkout_sentences_of_decoder(void **state)
 {
@@ -116,10 +199,10 @@ static void test_checkout_sentences(void **state)
     assert_non_null(strstr(r.d.text, "one of pooling_mode_cls_token, pooling_mode_mean_tokens and "
                                      "pooling_mode_lasttoken must be true"));
     drop(&r);
-    put_modules(&f, "Dense", "{\"pooling_mode_mean_tokens\": true}");
+    put_modules(&f, "LayerNorm", "{\"pooling_mode_mean_tokens\": true}");
     r = read_spec(f.path, NULL);
-    assert_non_null(
-        strstr(r.d.text, "modules.json: module 3 is sentence_transformers.models.Dense; Transformer, Pooling"));
+    assert_non_null(strstr(r.d.text, "modules.json: module 3 is sentence_transformers.models.LayerNorm; Transformer, "
+                                     "Pooling, Dense and Normalize are read, in this order"));
     drop(&r);
     r = read_good(f.path, "pooling=first"); /* -D pooling= works although the module is not supported */
     assert_int_equal(count_ops(r.spec.graph, OP_SELECT_FIRST), 1);
@@ -257,6 +340,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_checkout_labels),
+        cmocka_unit_test(test_checkout_dense),
+        cmocka_unit_test(test_checkout_tokens),
         cmocka_unit_test(test_checkout_sentences),
         cmocka_unit_test(test_checkout_sentences_of_decoder),
         cmocka_unit_test(test_checkout_tokenizer),
