@@ -366,7 +366,7 @@ static void check_words(const Texts *t, const Words *w)
 {
     static float one[16 * MAX_D], two[16 * MAX_D];
     const int32_t n = w->n;
-    int32_t tokens = 0;
+    int32_t tokens = 0, ids[16], again[16];
 
     run(t, &(FtxEncode){.size = sizeof(FtxEncode),
                         .count = 1,
@@ -376,16 +376,20 @@ static void check_words(const Texts *t, const Words *w)
                         .max_tokens = w->max_tokens,
                         .hidden = one,
                         .hidden_rows = 16,
-                        .tokens = &tokens});
+                        .tokens = &tokens,
+                        .text_ids = ids});
     assert_int_equal(tokens, n);
+    assert_memory_equal(ids, w->ids, (size_t)n * sizeof *ids);
     run(t, &(FtxEncode){.size = sizeof(FtxEncode),
                         .count = 1,
                         .ids = w->ids,
                         .types = w->types,
                         .lengths = &n,
                         .hidden = two,
-                        .hidden_rows = 16});
+                        .hidden_rows = 16,
+                        .text_ids = again});
     assert_memory_equal(one, two, (size_t)(n * t->info.hidden) * sizeof *one);
+    assert_memory_equal(again, ids, (size_t)n * sizeof *ids);
 }
 
 static void refuse_text(const Texts *t, const FtxEncode *job, const char *why)
@@ -395,6 +399,40 @@ static void refuse_text(const Texts *t, const FtxEncode *job, const char *why)
     assert_int_equal(ftx_engine_encode(t->engine, job, &err), FTX_EINVAL);
     if (!strstr(err.text, why))
         fail_msg("said \"%s\", expected \"%s\"", err.text, why);
+}
+
+/* The ids of many texts, in more than one step: packed behind each other without those that are refused, or in rows. */
+static void check_text_ids(const Texts *t)
+{
+    enum { COUNT = 400, STRIDE = 5 };
+    static const char *text[COUNT];
+    static int32_t ids[COUNT * STRIDE], rows[COUNT * STRIDE], tokens[COUNT];
+    static FtxError errors[COUNT];
+    FtxEncode job = {.size = sizeof(FtxEncode), .count = COUNT, .text = text, .tokens = tokens, .errors = errors};
+    size_t at = 0;
+
+    for (size_t i = 0; i < COUNT; i++)
+        text[i] = i % 7 == 3 ? NULL : i % 3 ? "a b" : "b";
+    job.text_ids = ids;
+    job.hidden_rows = COUNT * STRIDE;
+    run(t, &job);
+    job.text_ids = rows;
+    job.stride = STRIDE;
+    memset(rows, 0xff, sizeof rows);
+    run(t, &job);
+    for (size_t i = 0; i < COUNT; at += (size_t)tokens[i++]) {
+        const int32_t two[] = {2, 4, 5, 3}, one[] = {2, 5, 3}, *want = i % 3 ? two : one;
+
+        assert_int_equal(tokens[i], text[i] ? 3 + (i % 3 > 0) : 0);
+        for (int k = 0; k < STRIDE; k++)
+            assert_int_equal(rows[i * STRIDE + (size_t)k], k < tokens[i] ? want[k] : -1);
+        assert_memory_equal(ids + at, want, (size_t)tokens[i] * sizeof *ids);
+    }
+    job.stride = 0;
+    job.hidden_rows = at;
+    run(t, &job);
+    job.hidden_rows = at - 1;
+    refuse_text(t, &job, "hidden_rows: room for");
 }
 
 static const char small_words[] = "-D tokenizer=tests/tokenizer/small/wordpiece.json";
@@ -415,6 +453,7 @@ static void texts(void **state)
     open_texts(&t, "tiny-bert", "words", small_words, &golden);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         check_words(&t, &words[i]);
+    check_text_ids(&t);
 
     text[0] = "a[SEP]"; /* [CLS] a [SEP] [SEP]; with `literal` "[SEP]" is plain text, of more tokens */
     for (int literal = 0; literal < 2; literal++) {

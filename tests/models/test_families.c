@@ -303,6 +303,28 @@ static void states_of_decoders(void **state)
         }
 }
 
+/* A classifier over a decoder, with -D pooling=none: the states of its tokens alone. */
+static void heads_left_out(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < n_cases; i++) {
+        Case c = cases[i];
+        json_t *text;
+        size_t k;
+
+        if (strcmp(c.name, "llama-head") != 0)
+            continue;
+        c.golden = json_deep_copy(c.golden);
+        json_array_foreach(json_object_get(c.golden, "texts"), k, text)
+            json_object_del(text, "pooled");
+        write_checkout(&c);
+        snprintf(c.name, sizeof c.name, "llama-head-none");
+        snprintf(c.options, sizeof c.options, "-D pooling=none");
+        check_texts(&c);
+        json_decref(c.golden);
+    }
+}
+
 /* The vector of each prompt, with -D pooling=last, times the matrix of the head: the logits that transformers has. */
 static void check_head(const Case *c, const char *head)
 {
@@ -662,7 +684,7 @@ static void other_fields(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(results),         cmocka_unit_test(states_of_decoders),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(results),         cmocka_unit_test(heads_left_out), cmocka_unit_test(states_of_decoders),
                                        cmocka_unit_test(states_of_heads), cmocka_unit_test(sharded),
                                        cmocka_unit_test(plain_forms),     cmocka_unit_test(written),
                                        cmocka_unit_test(fields),          cmocka_unit_test(other_fields)};

@@ -145,6 +145,34 @@ static void test_checkout_tokens(void **state)
     }
 }
 
+/* Heads of tokens have no pooler, and -D pooling= leaves those over a decoder out. */
+static void test_checkout_tokens_of_parts(void **state)
+{
+    Folder f = make_folder("{\"architectures\": [\"AlbertForTokenClassification\"], \"vocab_size\": 64, \"hidden_size\": 32, "
+                           "\"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"intermediate_size\": 48}",
+                           NULL);
+    Reading r = read_good(f.path, NULL);
+
+    (void)state;
+    assert_int_equal(count_ops(r.spec.graph, OP_ACT), 1);
+    assert_int_equal(r.spec.hidden, 2);
+    drop(&r);
+    put(&f, "config.json",
+        "{\"architectures\": [\"LlamaForTokenClassification\"], \"vocab_size\": 64, \"hidden_size\": 32, "
+        "\"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"intermediate_size\": 48}");
+    r = read_good(f.path, NULL);
+    assert_int_equal(r.spec.hidden, 2);
+    assert_string_equal(r.spec.labels, "LABEL_0\nLABEL_1\n");
+    drop(&r);
+    r = read_good(f.path, "pooling=none");
+    assert_int_equal(r.spec.hidden, 32);
+    assert_int_equal(r.spec.n_labels, 0);
+    drop(&r);
+    put(&f, "config.json", "{\"architectures\": [\"BartForSequenceClassification\"]}");
+    refuse_checkout(&f, "BartForSequenceClassification is not known, and nn.* cannot say it yet: it has a decoder that reads");
+    remove_folder(&f);
+}
+
 /* A decoder's checkout with those files is an encoder; is_causal says what its tokens see. */
 static void test_checkout_sentences_of_decoder(void **state)
 {
@@ -342,6 +370,7 @@ int main(void)
         cmocka_unit_test(test_checkout_labels),
         cmocka_unit_test(test_checkout_dense),
         cmocka_unit_test(test_checkout_tokens),
+        cmocka_unit_test(test_checkout_tokens_of_parts),
         cmocka_unit_test(test_checkout_sentences),
         cmocka_unit_test(test_checkout_sentences_of_decoder),
         cmocka_unit_test(test_checkout_tokenizer),
