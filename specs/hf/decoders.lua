@@ -38,11 +38,22 @@ end
 
 local function glm(config, c) c.qkv_bias = config:flag("attention_bias", true) end
 
-local function qwen_windows(config, c)
+local function qwen_windows(config, c, missing)
   local use = config:flag("use_sliding_window", false)
-  local first = config:count("max_window_layers", 0, 1024, 28)
+  local first = config:count("max_window_layers", 0, 1024, missing)
   local size = window(config, 4096)
   c.windows = windows(config, c.layers, use and size or 0, function(i) return i >= first end)
+end
+
+-- The text model of Qwen2-VL and Qwen2.5-VL
+local function qwen_images(type)
+  return {
+    type = type, eps = 1e-5, kv_heads = 8, theta = 1000000.0, positions = 32768, mrope = true,
+    set = function(config, c)
+      qwen_windows(config, c, 80)
+      c.qkv_bias = true
+    end,
+  }
 end
 
 local head_norms = { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" }
@@ -67,14 +78,24 @@ local classes = {
   Qwen2ForCausalLM = {
     type = "qwen2", kv_heads = 32, positions = 32768,
     set = function(config, c)
-      qwen_windows(config, c)
+      qwen_windows(config, c, 28)
       c.qkv_bias = true
     end,
   },
   Qwen3ForCausalLM = {
     type = "qwen3", kv_heads = 32, head_dim = 128, positions = 32768, names = head_norms,
     set = function(config, c)
-      qwen_windows(config, c)
+      qwen_windows(config, c, 28)
+      c.norm_heads = true
+      same_bias(config, c, "attention_bias")
+    end,
+  },
+  Qwen2VLForConditionalGeneration = qwen_images("qwen2_vl_text"),
+  Qwen2_5_VLForConditionalGeneration = qwen_images("qwen2_5_vl_text"),
+  Qwen3VLForConditionalGeneration = {
+    type = "qwen3_vl_text", kv_heads = 32, head_dim = 128, theta = 500000.0, positions = 128000, mrope = true,
+    names = head_norms,
+    set = function(config, c)
       c.norm_heads = true
       same_bias(config, c, "attention_bias")
     end,

@@ -188,6 +188,19 @@ local classes = {
       qwen_experts(config, c, 128, 8, 768)
     end,
   },
+  Qwen3VLMoeForConditionalGeneration = {
+    type = "qwen3_vl_moe_text", kv_heads = 16, theta = 500000.0, positions = 128000, mrope = true,
+    names = with(expert_names { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" },
+                 { expert_gate = false, expert_up = false, expert_gate_up = "mlp.experts.gate_up_proj",
+                   expert_down = "mlp.experts.down_proj" }),
+    set = function(config, c)
+      c.norm_heads = true
+      fields.same_bias(config, c, "attention_bias")
+      qwen_experts(config, c, 60, 4, 1408)
+      config:only("norm_topk_prob", "true", true)
+      c.experts.renorm, c.experts.transposed, c.experts.suffix = true, true, ""
+    end,
+  },
   Qwen2MoeForCausalLM = {
     type = "qwen2_moe", kv_heads = 16, positions = 32768,
     names = expert_names {

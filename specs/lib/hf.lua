@@ -244,6 +244,7 @@ function hf.rope(config, head_dim, positions, names, class)
   local at, new = hf.rope_object(config)
   local kinds = { default = "none", proportional = "proportional" }
   for name in pairs(scaled) do kinds[name] = name end
+  if class and class.mrope then kinds.mrope = "none" end            -- of text alone all sections of a head have one position
   local function place(key, beside)
     config:value(beside or key)                                     -- the object's own goes before it
     if at and at:value(key) then return at, key end
@@ -265,6 +266,7 @@ function hf.rope(config, head_dim, positions, names, class)
     made = scaled[kind](at, theta, dim, positions, beside)
   end
   local known = { type = true, original_max_position_embeddings = true }
+  if class and class.mrope then known.mrope_section, known.mrope_interleaved = true, true end
   for _, name in ipairs(class and class.rope_fields or {}) do known[name] = true end
   if at and (made.freqs or class) then at:known(known) end
   return made

@@ -513,6 +513,7 @@ static char *graph_of(json_t *config, char *why, size_t bytes)
 static bool is_harmless(const char *key)
 {
     static const char *const keys[] = {
+        "_pad_token_id",
         "activation_dropout",
         "attention_dropout",
         "attn_pdrop",

@@ -70,3 +70,20 @@ class MiniCPM:
                 "rope_theta": self.config["rope_parameters"]["rope_theta"], "scale_emb": self.config["embedding_multiplier"],
                 "scale_depth": self.config["residual_multiplier"] * c["num_hidden_layers"] ** 0.5,
                 "dim_model_base": round(c["hidden_size"] / self.config["logits_scaling"])}
+
+
+class Transposed:
+    """Experts with their inputs first, as they are published; transformers writes them the other way and reads both."""
+
+    def __init__(self, config):
+        self.config = config
+
+    def join(self, tensors):
+        return {n: t.transpose(1, 2).contiguous() if ".experts." in n else t for n, t in tensors.items()}
+
+    def split(self, tensors):
+        return tensors
+
+    def file(self):
+        self.config["text_config"].pop("tie_word_embeddings")
+        return self.config

@@ -63,6 +63,20 @@ NEWER = {"language_model.model.": "model.language_model.", "language_model.lm_he
 # of Pixtral, SigLIP and Llama 4; no text depends on it
 VISION = dict(hidden_size=32, intermediate_size=40, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14)
 
+# of CLIP and SigLIP; of Qwen's own; names of their checkpoints before transformers 5
+CLIP = dict(VISION, model_type="clip_vision_model")
+SIGLIP = dict(VISION, model_type="siglip_vision_model")
+QWEN_VISION = dict(depth=1, hidden_size=32, intermediate_size=40, num_heads=2, patch_size=4, out_hidden_size=48)
+OLDER = {new: old for old, new in NEWER.items()}
+QWEN_OLDER = {"model.language_model.": "model.", "model.visual.": "visual."}
+MROPE = rope(3e3, mrope_section=[2, 3, 3])["rope_parameters"]
+
+# Fields beside text_config that no text depends on.
+IMAGES = ["adapter_layer_norm_eps", "alignment_intermediate_size", "downsample_factor", "downsample_ratio", "ignore_index",
+          "image_grid_pinpoints", "image_seq_length", "image_token_id", "mrope_interleaved", "mrope_section", "scale_factor", "use_image_newline_parameter",
+          "video_token_id", "video_token_index", "vision_aspect_ratio", "vision_end_token_id", "vision_feature_select_strategy",
+          "vision_start_token_id", "vision_token_id"]
+
 GEMMA4 = ["moe_intermediate_size", "num_experts", "top_k_experts"]  # without experts
 
 # of MosaicML's own code
@@ -467,6 +481,88 @@ CASES = {
                                               projector_input_dim=32, projector_output_dim=32), dtype="float32"),
                       without("text_config.layer_types", "text_config.no_rope_layers", "text_config.moe_layers",
                               "text_config.tie_word_embeddings"), ["router_jitter_noise"]),
+    "qwen2-vl": ("Qwen2VLForConditionalGeneration",
+                 dict(text_config=dict(SIZES, num_key_value_heads=1, rms_norm_eps=1e-3, rope_parameters=MROPE,
+                                       use_sliding_window=True, sliding_window=5, max_window_layers=1),
+                      vision_config=dict(QWEN_VISION, embed_dim=32, hidden_size=48), dtype="float32", tie_word_embeddings=True),
+                 without("text_config.layer_types", "text_config.tie_word_embeddings")),
+    "qwen2-vl-old": ("Qwen2VLForConditionalGeneration",
+                     dict(SIZES, num_key_value_heads=3, num_attention_heads=3,
+                          vision_config=dict(QWEN_VISION, embed_dim=32, hidden_size=48)),
+                     {"model_type": "qwen2_vl", "text_config": None, **{k: v for k, v in SIZES.items() if k != "pad_token_id"},
+                      "num_key_value_heads": 3, "rope_theta": 300.0, "vision_token_id": 151654,
+                      "rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]}}, WINDOW, PROMPTS, QWEN_OLDER),
+    "qwen2.5-vl": ("Qwen2_5_VLForConditionalGeneration",
+                   dict(text_config=dict(SIZES, num_key_value_heads=1, rope_parameters=MROPE),
+                        vision_config=QWEN_VISION, dtype="float32", tie_word_embeddings=True),
+                   without("text_config.rms_norm_eps", "text_config.tie_word_embeddings", "text_config.layer_types"),
+                   WINDOW),
+    "qwen2.5-vl-long": ("Qwen2_5_VLForConditionalGeneration",
+                        dict(SIZES, num_key_value_heads=1, vision_config=QWEN_VISION),
+                        {"model_type": "qwen2_5_vl", "text_config": None, **SIZES, "num_key_value_heads": 1,
+                         "rope_theta": 300.0, "rope_scaling": {"type": "yarn", "mrope_section": [2, 3, 3], "factor": 4.0,
+                                                               "original_max_position_embeddings": 16}},
+                        WINDOW, PROMPTS, QWEN_OLDER),
+    "qwen3-vl": ("Qwen3VLForConditionalGeneration",
+                 dict(text_config=dict(GQA, rms_norm_eps=1e-3, attention_bias=True,
+                                       rope_parameters=MROPE | {"mrope_section": [4, 4, 4], "mrope_interleaved": True}),
+                      vision_config=dict(QWEN_VISION, out_hidden_size=56, num_position_embeddings=16, deepstack_visual_indexes=[0]),
+                      dtype="float32", tie_word_embeddings=True), without("text_config.tie_word_embeddings")),
+    "qwen3-vl-plain": ("Qwen3VLForConditionalGeneration",
+                       dict(text_config=dict(SIZES, head_dim=128, num_key_value_heads=3),
+                            vision_config=dict(QWEN_VISION, num_position_embeddings=16, deepstack_visual_indexes=[0]),
+                            dtype="float32"),
+                       without("text_config.rms_norm_eps", "text_config.head_dim", "text_config.rope_parameters",
+                               "text_config.hidden_act", "text_config.tie_word_embeddings")),
+    "qwen3-vl-moe": ("Qwen3VLMoeForConditionalGeneration",
+                     dict(text_config=dict(EVEN, num_experts=5, num_experts_per_tok=3, moe_intermediate_size=20,
+                                           rms_norm_eps=1e-3, num_hidden_layers=3, mlp_only_layers=[1], head_dim=24,
+                                           rope_parameters=MROPE | {"mrope_section": [4, 4, 4], "mrope_interleaved": True}),
+                          vision_config=dict(QWEN_VISION, num_position_embeddings=16, deepstack_visual_indexes=[0]),
+                          dtype="float32"), {}),
+    "llava": ("LlavaForConditionalGeneration",
+              dict(text_config=dict(SIZES, model_type="llama", num_key_value_heads=1, rms_norm_eps=1e-3, **rope(3e3)),
+                   vision_config=CLIP, dtype="float32"), {"ignore_index": -100, **without("text_config.tie_word_embeddings")},
+              (), PROMPTS, OLDER),
+    "llava-tied": ("LlavaForConditionalGeneration",
+                   dict(text_config=dict(SIZES, model_type="qwen2", num_key_value_heads=1, tie_word_embeddings=True, **rope(3e3)),
+                        vision_config=SIGLIP, dtype="float32"), without("tie_word_embeddings"), WINDOW),
+    "llava-next": ("LlavaNextForConditionalGeneration",
+                   dict(text_config=dict(GQA, model_type="mistral", sliding_window=5, **rope(3e3)), vision_config=CLIP,
+                        dtype="float32"), without("text_config.tie_word_embeddings"), (), PROMPTS,
+                   OLDER | {"model.image_newline": "image_newline"}),
+    "llava-onevision": ("LlavaOnevisionForConditionalGeneration",
+                        dict(text_config=dict(SIZES, model_type="qwen2", num_key_value_heads=1, **rope(3e3)),
+                             vision_config=SIGLIP, dtype="float32", tie_word_embeddings=True),
+                        without("text_config.tie_word_embeddings"), WINDOW),
+    "idefics3": ("Idefics3ForConditionalGeneration",
+                 dict(text_config=dict(SIZES, model_type="llama", num_key_value_heads=1, rms_norm_eps=1e-3, **LLAMA3),
+                      vision_config=VISION, dtype="float32"), without("text_config.tie_word_embeddings")),
+    "smolvlm": ("SmolVLMForConditionalGeneration",
+                dict(text_config=dict(SIZES, model_type="llama", num_key_value_heads=1, **rope(3e3)),
+                     vision_config=VISION, dtype="float32", tie_word_embeddings=True),
+                {"text_config.perceiver_config": {"resampler_depth": 6},
+                 "text_config.pixel_shuffle_factor": 4, "text_config.qk_layer_norms": False,
+                 **without("text_config.tie_word_embeddings", "text_config.rms_norm_eps")},
+                ["pixel_shuffle_factor", "resampler_depth"]),
+    "internvl": ("InternVLForConditionalGeneration",
+                 dict(text_config=dict(SIZES, model_type="qwen2", num_key_value_heads=1, rms_norm_eps=1e-3, **rope(3e3)),
+                      vision_config=dict(VISION, image_size=[28, 28], patch_size=[14, 14]), dtype="float32",
+                      tie_word_embeddings=False), without("text_config.tie_word_embeddings"), WINDOW, PROMPTS, OLDER),
+    "internvl-tied": ("InternVLForConditionalGeneration",
+                      dict(text_config=dict(GQA, model_type="qwen3", **rope(3e3)),
+                           vision_config=dict(VISION, image_size=[28, 28], patch_size=[14, 14]), dtype="float32"),
+                      without("tie_word_embeddings", "text_config.tie_word_embeddings"), WINDOW),
+    "aya-vision": ("AyaVisionForConditionalGeneration",
+                   dict(text_config=dict(SIZES, model_type="cohere2", num_key_value_heads=1, sliding_window=5, **rope(1e4),
+                                         layer_types=["sliding_attention", "full_attention"]),
+                        vision_config=SIGLIP, dtype="float32"),
+                   without("tie_word_embeddings", "text_config.tie_word_embeddings"), ["logit_scale"]),
+    "cohere2-vision": ("Cohere2VisionForConditionalGeneration",
+                       dict(text_config=dict(SIZES, model_type="cohere2", num_key_value_heads=1, sliding_window=5, **rope(1e4),
+                                             layer_types=["sliding_attention", "full_attention"]),
+                            vision_config=SIGLIP, alignment_intermediate_size=64, dtype="float32", tie_word_embeddings=False),
+                       without("text_config.tie_word_embeddings"), ["logit_scale"]),
     "glm4-moe": ("Glm4Moe", dict(GQA, n_routed_experts=6, num_experts_per_tok=3, moe_intermediate_size=20,
                                  n_shared_experts=2, n_group=3, topk_group=2, routed_scaling_factor=1.7,
                                  use_qk_norm=True, rms_norm_eps=1e-3, **rope(1e4, 0.25)), {},
@@ -644,11 +740,11 @@ def case(kind, settings, changes, idle=(), prompts=PROMPTS, names={}, more={}, h
         for key, value in changes.items():
             config.pop(key, None)
     return {"made_by": f"transformers {transformers.__version__}, torch {torch.__version__}", "config": config,
-            "idle": list(idle), "tensors": {n: list(t.shape) for n, t in sorted(tensors.items())}, **results}
+            "idle": [*idle, *(IMAGES if reads_images else [])], "tensors": {n: list(t.shape) for n, t in sorted(tensors.items())}, **results}
 
 
 FOREIGN = {"internlm2": foreign.InternLM2, "internlm2-bias": foreign.InternLM2, "minicpm": foreign.MiniCPM,
-           "minicpm-plain": foreign.MiniCPM}
+           "minicpm-plain": foreign.MiniCPM, "qwen3-vl-moe": foreign.Transposed}
 
 
 # --- encoders ---
