@@ -38,6 +38,7 @@ local fields = {
   rope_windowed = config.options({}),                               -- of layers with a window; empty: as the others
   unrotated = config.options({}),                                   -- by layer: true if it has no RoPE
   positions = config.count(0, 2 ^ 20, 0),                           -- rows of learned positions
+  sinusoid = config.options({}),                                    -- of positions that are not learned: see nn.sinusoid
   first_position = config.count(0, 1024, 0),
   embedding_width = config.count(0, 2 ^ 17, 0),                     -- of names.embedding, with embedding_in and _out; 0: hidden
   scale = config.number(0, 1024, 1),                                -- scores * scale
@@ -167,7 +168,7 @@ local function attention(c, x, name, layer)                         -- x [T, D]
   local window = c.windows[layer + 1] or 0
   local near = c.rope_windowed
   local rope = window > 0 and (near.theta or near.freqs) and near or c.rope
-  local turned = not (c.names.positions or c.alibi or c.unrotated[layer + 1])
+  local turned = not (c.names.positions or c.sinusoid.dim or c.alibi or c.unrotated[layer + 1])
   if turned and c.rope_twice then q, k = rotate_twice(c, q), rotate_twice(c, k)
   elseif turned then q, k = nn.rope(q, rope), k and nn.rope(k, rope) end
   if turned and c.norm_rotated then
@@ -301,6 +302,8 @@ return function(given)
   if n.embedding_in then h = project(h, n.embedding_in, c.hidden) end -- [T, D]
   if n.positions then
     h = h + nn.positions(nn.weight(n.positions .. ".weight", { c.positions, c.hidden }), c.first_position)
+  elseif c.sinusoid.dim then
+    h = h + nn.positions(nn.sinusoid(c.sinusoid), c.first_position)
   end
   if n.embedding_norm then h = norm(c, h, n.embedding_norm) end
   local inputs = c.layer_width > 0 and layer_inputs(c, h) or nil

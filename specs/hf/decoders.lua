@@ -198,15 +198,11 @@ local classes = {
       config:value("attn_implementation")
     end,
   },
-  -- LLaMA with multipliers
   MiniCPMForCausalLM = {
     type = "minicpm", tie = true,
     set = function(config, c)
-      c.embedding_scale = config:number("scale_emb", 1e-6, 2 ^ 20, 1)
-      c.residual_scale = config:number("scale_depth", 1e-6, 2 ^ 20, 1) * c.layers ^ -0.5
-      c.logits_scale = config:number("dim_model_base", 1e-6, 2 ^ 20, 1) / c.hidden
+      fields.minicpm(config, c, { embedding = 1, depth = 1, base = 1 })
       same_bias(config, c, "attention_bias")
-      config:only("pretraining_tp", "1", 1)
     end,
   },
   CwmForCausalLM = {
@@ -487,7 +483,7 @@ local lacking = {
   Lfm2 = "convolutions", Lfm3 = "convolutions", PhiMoE = "experts that are chosen by two softmaxes",
   Phimoe = "experts that are chosen by two softmaxes",
 }
-for _, name in ipairs { "Bamba", "FalconH1", "FalconMamba", "GraniteMoeHybrid", "Jamba", "KimiLinear", "Mamba", "MiniMaxForCausalLM",
+for _, name in ipairs { "Bamba", "FalconH1", "FalconMamba", "Jamba", "KimiLinear", "Mamba", "MiniMaxForCausalLM",
                         "MiniMaxText01", "NemotronH", "OlmoHybrid", "Qwen3Next", "Qwen3_5", "RecurrentGemma", "Rwkv", "Zamba" } do
   lacking[name] = "a recurrent state"
 end

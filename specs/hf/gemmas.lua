@@ -28,6 +28,16 @@ local function both_ways(config, c, window)
   return window // 2
 end
 
+local function gemma2(config, c)
+  gemma(config, c)
+  one_way(config)
+  config:value("hidden_act") -- hidden_activation is read
+  c.scale = config:count("query_pre_attn_scalar", 1, 2 ^ 20, 256) ^ -0.5
+  c.windows = windows(config, c.layers, window(config, 4096), function(i) return i % 2 == 0 end)
+  c.scores_cap = cap(config, "attn_logit_softcapping", 50.0)
+  c.logits_cap = cap(config, "final_logit_softcapping", 30.0)
+end
+
 -- The numbers of Gemma 4's layer i (from 0) that others do not have: per_layer_config, or in older files those of all layers
 -- that see the whole text.
 local function gemma4_layer(config, c, i, whole, keys_give_values)
@@ -144,15 +154,14 @@ return {
     fields = { activation = "hidden_activation" },
     names = { after_attention = "post_attention_layernorm", ffn_norm = "pre_feedforward_layernorm",
               after_ffn = "post_feedforward_layernorm" },
-    set = function(config, c)
-      gemma(config, c)
-      one_way(config)
-      config:value("hidden_act") -- hidden_activation is read
-      c.scale = config:count("query_pre_attn_scalar", 1, 2 ^ 20, 256) ^ -0.5
-      c.windows = windows(config, c.layers, window(config, 4096), function(i) return i % 2 == 0 end)
-      c.scores_cap = cap(config, "attn_logit_softcapping", 50.0)
-      c.logits_cap = cap(config, "final_logit_softcapping", 30.0)
-    end,
+    set = gemma2,
+  },
+  -- Gemma 2 without norms behind its blocks
+  VaultGemmaForCausalLM = {
+    type = "vaultgemma", kv_heads = 4, head_dim = 256, activation = "gelu_pytorch_tanh", tie = true, positions = 8192,
+    fields = { activation = "hidden_activation" },
+    names = { ffn_norm = "pre_feedforward_layernorm" },
+    set = gemma2,
   },
   Gemma3ForCausalLM = {
     type = "gemma3_text", text = "Gemma3Text", kv_heads = 4, head_dim = 256, activation = "gelu_pytorch_tanh", tie = true, positions = 131072,

@@ -114,6 +114,21 @@ return {
       for _, name in ipairs { "hidden_dropout_prob", "attention_probs_dropout_prob" } do config:value(name) end
     end,
   },
+  XGLMForCausalLM = {
+    type = "xglm", norm = "layer", eps = 1e-5, activation = "gelu", tie = true,
+    fields = { hidden = "d_model", layers = "num_layers", heads = "attention_heads", ffn = "ffn_dim", kv_heads = false,
+               head_dim = false, eps = false, activation = "activation_function", theta = false },
+    names = { attention_norm = "self_attn_layer_norm", ffn_norm = "final_layer_norm", out = "self_attn.out_proj",
+              gate = false, up = "fc1", down = "fc2", final_norm = "model.layer_norm" },
+    unused = { "model.embed_positions.weights" },
+    set = function(config, c)
+      if c.hidden % 2 ~= 0 or c.hidden < 4 then config:refuse("d_model", "an even number of 4 or more") end
+      c.sinusoid, c.first_position = { dim = c.hidden, span = c.hidden // 2 - 1 }, 2
+      c.qkv_bias, c.out_bias, c.ffn_bias = true, true, true
+      if config:flag("scale_embedding", true) then c.embedding_scale = c.hidden ^ 0.5 end
+      config:only("pad_token_id", "0 or 1: the position of this number less 2 has no sines", 0, 1)
+    end,
+  },
   GPTNeoXForCausalLM = {
     type = "gpt_neox", norm = "layer", eps = 1e-5, activation = "gelu", partial = 0.25,
     fields = { kv_heads = false, head_dim = false, eps = "layer_norm_eps", theta = "rotary_emb_base",

@@ -78,6 +78,24 @@ local function one_for_all(config, key, layers, missing)
   return list[1]
 end
 
+-- Layers of Granite 4: those with Mamba keep a state in place of keys and values.
+local function only_attention(config, c)
+  local list, kinds = config:value("layer_types"), { attention = true, full_attention = true }
+  if config.values.layer_types == nil then list = config:value("layers_block_type") end
+  if list == nil then config:refuse("layer_types", "a list: without it the class has mamba layers, which are not computed") end
+  for i = 1, c.layers do
+    if type(list) ~= "table" or #list ~= c.layers or not rawget(kinds, list[i] or "") then
+      config:refuse("layer_types", "attention for each layer; mamba layers are not computed")
+    end
+    c.unrotated[i] = config:value("position_embedding_type") ~= "rope"
+  end
+  config:only("position_embedding_type", "rope, or null: no positions", "rope")
+  for _, name in ipairs { "chunk_size", "conv_bias", "d_conv", "d_head", "d_state", "expand", "n_groups", "n_heads", "proj_bias" } do
+    config:value("mamba_" .. name)
+  end
+  config:value("time_step_limit")
+end
+
 local shared_names = {
   router_choice = "mlp.gate.e_score_correction_bias", shared_gate = "mlp.shared_experts.gate_proj",
   shared_up = "mlp.shared_experts.up_proj", shared_down = "mlp.shared_experts.down_proj",
@@ -88,15 +106,16 @@ local function with(names, more)
   return names
 end
 
--- Latent attention. Positions scaled by yarn make the scores larger, too.
-local function latent(config, c)
+-- Latent attention. Positions scaled by yarn make the scores larger, too. own: the class's values.
+local function latent(config, c, own)
   local at = hf.rope_object(config)
+  own = own or { q = 1536, kv = 512, nope = 128, v = 128 }
   c.latent = {
-    q = config.values.q_lora_rank == nil and 1536 or config:value("q_lora_rank") and
+    q = config.values.q_lora_rank == nil and own.q or config:value("q_lora_rank") and
         config:count("q_lora_rank", 1, 2 ^ 17),
-    kv = config:count("kv_lora_rank", 1, 2 ^ 17, 512),
-    nope = config:count("qk_nope_head_dim", 1, 1024, 128), rotated = c.head_dim,
-    v = config:count("v_head_dim", 1, 1024, 128),
+    kv = config:count("kv_lora_rank", 1, 2 ^ 17, own.kv),
+    nope = config:count("qk_nope_head_dim", 1, 1024, own.nope), rotated = c.head_dim,
+    v = config:count("v_head_dim", 1, 1024, own.v),
     bias = config:flag("attention_bias", false), eps = 1e-6,
   }
   c.out_bias, c.head_dim = c.latent.bias, c.latent.nope + c.latent.rotated
@@ -243,6 +262,25 @@ local classes = {
       if shared > 0 then c.experts.shared = shared end
     end,
   },
+  -- Granite 4 whose layers all have attention
+  GraniteMoeHybridForCausalLM = {
+    type = "granitemoehybrid",
+    names = { router = "block_sparse_moe.router.layer", expert_gate_up = "block_sparse_moe.input_linear",
+              expert_down = "block_sparse_moe.output_linear", shared_gate_up = "shared_mlp.input_linear",
+              shared_down = "shared_mlp.output_linear" },
+    set = function(config, c)
+      only_attention(config, c)
+      local shared = config:count("shared_intermediate_size", 1, 2 ^ 20, 1024)
+      if config:value("num_local_experts") == 0 then
+        fields.granite(config, c)
+        c.ffn, c.names.gate_up, c.names.down = shared, c.names.shared_gate_up, c.names.shared_down
+        config:value("num_experts_per_tok")
+      else
+        granite_experts(config, c)
+        c.experts.shared = shared
+      end
+    end,
+  },
   Dots1ForCausalLM = {
     type = "dots1", kv_heads = 32,
     names = with(expert_names { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" }, shared_names),
@@ -370,6 +408,15 @@ local classes = {
       if not in_groups then c.experts.groups, c.experts.groups_kept = 1, 1 end
       config:only("norm_topk_prob", "false: the class does not read it", false)
       config:only("scoring_func", "softmax", "softmax")
+    end,
+  },
+  -- without experts
+  MiniCPM3ForCausalLM = {
+    type = "minicpm3", eps = 1e-5, head_dim = 32, tie = true, positions = 32768, fields = latent_fields, names = latent_names,
+    set = function(config, c)
+      latent(config, c, { q = 768, kv = 256, nope = 64, v = c.hidden // c.heads })
+      fields.minicpm(config, c, { embedding = 12, depth = 1.4, base = 256 })
+      c.ffn_bias = config:flag("mlp_bias", false)
     end,
   },
   DeepseekV3ForCausalLM = {

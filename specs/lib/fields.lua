@@ -57,6 +57,14 @@ function fields.granite(config, c)
   c.logits_scale = 1 / config:number("logits_scaling", 1e-6, 1e6, 1.0)
 end
 
+-- LLaMA with multipliers. own: the class's values.
+function fields.minicpm(config, c, own)
+  c.embedding_scale = config:number("scale_emb", 1e-6, 2 ^ 20, own.embedding)
+  c.residual_scale = config:number("scale_depth", 1e-6, 2 ^ 20, own.depth) * c.layers ^ -0.5
+  c.logits_scale = config:number("dim_model_base", 1e-6, 2 ^ 20, own.base) / c.hidden
+  config:only("pretraining_tp", "1", 1)
+end
+
 -- Heads are normed behind RoPE. "dynamic" with alpha is a larger theta, whatever the length of the text.
 fields.hunyuan_rope = { "alpha", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "factor" }
 function fields.hunyuan(config, c)

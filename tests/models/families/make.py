@@ -88,6 +88,10 @@ MPT = dict(COMMON, d_model=48, n_heads=3, n_layers=2, max_seq_len=72, expansion_
            norm_type="low_precision_layernorm", layer_norm_epsilon=1e-3, logit_scale=None)
 MPT_IDLE = ["attn_impl", "attn_pdrop", "embedding_fraction"]
 
+# of layers that a model without them does not have
+MAMBA = ["mamba_chunk_size", "mamba_conv_bias", "mamba_d_conv", "mamba_d_head", "mamba_d_state", "mamba_expand", "mamba_n_groups",
+         "mamba_n_heads", "mamba_proj_bias", "time_step_limit"]
+
 NULL = object()
 
 # name: class, settings, changes of config.json (None: the field is removed; NULL: it is null), fields that others turn off
@@ -225,6 +229,14 @@ CASES = {
                                     sliding_window=6, tie_word_embeddings=False),
                      without("num_key_value_heads", "head_dim", "query_pre_attn_scalar", "final_logit_softcapping",
                              "hidden_activation", "rms_norm_eps")),
+    "vaultgemma": ("VaultGemma", dict(GQA, hidden_size=48, rms_norm_eps=1e-3, query_pre_attn_scalar=40, sliding_window=5,
+                                      attn_logit_softcapping=3.0, final_logit_softcapping=2.0, hidden_activation="gelu",
+                                      tie_word_embeddings=False, **rope(3e3)), {"layer_types": None}),
+    "vaultgemma-plain": ("VaultGemma", dict(SIZES, num_attention_heads=4, head_dim=256, attn_logit_softcapping=None,
+                                            attention_bias=True, layer_types=["full_attention", "sliding_attention"],
+                                            sliding_window=6),
+                         without("num_key_value_heads", "head_dim", "query_pre_attn_scalar", "final_logit_softcapping",
+                                 "hidden_activation", "rms_norm_eps", "tie_word_embeddings")),
     "gemma4": ("Gemma4", dict(GQA, num_hidden_layers=4, intermediate_size=52, sliding_window=5, rms_norm_eps=1e-3,
                               global_head_dim=40, num_global_key_value_heads=1, attention_k_eq_v=True,
                               layer_types=["sliding_attention", "full_attention"] * 2, num_kv_shared_layers=2,
@@ -338,6 +350,33 @@ CASES = {
                ["layer_norm_eps", "hidden_dropout_prob", "attention_probs_dropout_prob"]),
     "biogpt-plain": ("BioGpt", dict(SIZES, scale_embedding=False, hidden_act="relu", tie_word_embeddings=False), {},
                      ["layer_norm_eps", "hidden_dropout_prob", "attention_probs_dropout_prob"]),
+    "xglm": ("XGLM", dict(COMMON, d_model=48, num_layers=2, attention_heads=3, ffn_dim=88, max_position_embeddings=72),
+             without("tie_word_embeddings", "scale_embedding", "activation_function"), ["decoder_start_token_id"]),
+    "xglm-plain": ("XGLM", dict(COMMON, pad_token_id=1, d_model=32, num_layers=2, attention_heads=2, ffn_dim=88,
+                                max_position_embeddings=72, scale_embedding=False, activation_function="relu",
+                                tie_word_embeddings=False), {}, ["decoder_start_token_id"]),
+    "minicpm3": ("MiniCPM3", dict(SIZES, num_key_value_heads=3, kv_lora_rank=24, q_lora_rank=20, qk_nope_head_dim=16,
+                                  qk_rope_head_dim=8, v_head_dim=24, scale_emb=3, scale_depth=0.7, dim_model_base=16,
+                                  rms_norm_eps=1e-3, attention_bias=True, mlp_bias=True, tie_word_embeddings=False,
+                                  original_max_position_embeddings=72,
+                                  **rope(900.0, rope_type="longrope", short_factor=[1, 1.2, 1.5, 2], long_factor=[1.5, 2, 4, 7])),
+                 {}),
+    "minicpm3-old": ("MiniCPM3", dict(SIZES, hidden_size=96, num_key_value_heads=3, q_lora_rank=None, kv_lora_rank=256,
+                                      qk_nope_head_dim=64, qk_rope_head_dim=32),
+                     {"rope_parameters": None, "rope_theta": 300.0,
+                      **without("rms_norm_eps", "scale_emb", "scale_depth", "dim_model_base", "kv_lora_rank", "qk_nope_head_dim",
+                                "qk_rope_head_dim", "v_head_dim", "head_dim", "tie_word_embeddings")}),
+    "granite4": ("GraniteMoeHybrid", dict(SIZES, hidden_size=64, num_attention_heads=4, num_key_value_heads=2, **rope(4e3),
+                                          mamba_n_heads=4, layer_types=["attention"] * 2, position_embedding_type="rope",
+                                          num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=36,
+                                          attention_multiplier=0.15, residual_multiplier=0.4, logits_scaling=2.5,
+                                          embedding_multiplier=3.0, tie_word_embeddings=True, rms_norm_eps=1e-3),
+                 {"layer_types": ["attention"] * 2}, MAMBA + ["intermediate_size", "num_experts_per_tok"]),
+    "granite4-moe": ("GraniteMoeHybrid", dict(SIZES, hidden_size=64, num_attention_heads=4, mamba_n_heads=4,
+                                              layer_types=["full_attention"] * 2, num_local_experts=5, num_experts_per_tok=3,
+                                              shared_intermediate_size=36, attention_bias=True),
+                     without("rms_norm_eps", "attention_multiplier", "residual_multiplier", "logits_scaling",
+                             "embedding_multiplier", "num_key_value_heads", "tie_word_embeddings"), MAMBA + ["rope_theta"]),
     "internlm2": ("Llama", dict(SIZES, hidden_size=96, num_attention_heads=6, num_key_value_heads=2, attention_bias=False,
                                 rms_norm_eps=1e-3, **rope(3e3)), {}, ["attn_implementation"]),
     "internlm2-bias": ("Llama", dict(SIZES, num_key_value_heads=3, attention_bias=True, tie_word_embeddings=True, **rope(1e4)),
