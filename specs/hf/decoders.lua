@@ -114,15 +114,7 @@ local classes = {
   },
   Exaone4ForCausalLM = {
     type = "exaone4", eps = 1e-5, kv_heads = 32, names = post_norms,
-    set = function(config, c)
-      local size, pattern = window(config, 4096), 4
-      if type(config:value("sliding_window_pattern")) ~= "string" or not config:value("layer_types") then
-        pattern = config:count("sliding_window_pattern", size > 0 and 1 or 0, 1024, 4) -- "LLLG" says what layer_types says
-      end
-      c.windows = windows(config, c.layers, size, function(i) return size > 0 and (i + 1) % pattern ~= 0 end)
-      for i = 1, c.layers do c.unrotated[i] = size > 0 and c.windows[i] == 0 end
-      c.norm_heads = true
-    end,
+    set = fields.exaone_windows,
   },
   -- EXAONE 3 and 3.5
   ExaoneForCausalLM = {
@@ -169,6 +161,31 @@ local classes = {
     set = function(config, c)
       c.qkv_bias = config:flag("attention_bias", false)
       c.ffn_bias = config:flag("mlp_bias", false)
+    end,
+  },
+  HyperCLOVAXForCausalLM = {
+    type = "hyperclovax",
+    set = function(config, c)
+      granite(config, c)
+      c.scale = config:number("attention_multiplier", 1e-6, 1024, c.head_dim ^ -0.5)
+      c.logits_scale = 1 / c.logits_scale                           -- of this class the field is a factor
+      c.ffn_bias = config:flag("mlp_bias", false)
+      if config:flag("use_post_norm", true) then c.names.after_attention, c.names.after_ffn = "post_norm1", "post_norm2" end
+    end,
+  },
+  IQuestCoderForCausalLM = {
+    type = "iquestcoder", eps = 1e-5, kv_heads = 8, head_dim = 128, positions = 131072,
+    set = function(config, c)
+      same_bias(config, c, "attention_bias")
+      c.ffn_bias = config:flag("mlp_bias", false)
+    end,
+  },
+  Jais2ForCausalLM = {
+    type = "jais2", norm = "layer", eps = 1e-5, activation = "relu2", positions = 8192, fields = { eps = "layer_norm_eps" },
+    names = { gate = false },
+    set = function(config, c)
+      same_bias(config, c, "attention_bias", true)
+      c.ffn_bias = config:flag("mlp_bias", true)
     end,
   },
   ArceeForCausalLM = {

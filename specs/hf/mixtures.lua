@@ -37,12 +37,12 @@ end
 -- Some dense layers, then experts in groups beside shared ones. own: the class's values.
 local function deepseek_experts(config, c, own)
   local first = config:count("first_k_dense_replace", 0, 1024, own.first)
-  local count = config:count("n_routed_experts", 1, 1024, own.count)
+  local count = config:count(own.key or "n_routed_experts", 1, 1024, own.count)
   local ffn = config:count("moe_intermediate_size", 1, 2 ^ 20, own.ffn)
   local all = groups(config, "n_group", count, own.groups)
   c.experts = {
     count = count, k = config:count("num_experts_per_tok", 1, count, own.k), ffn = ffn, dense = {},
-    shared = ffn * config:count("n_shared_experts", 1, 1024, own.shared),
+    shared = ffn * config:count(own.shared_key or "n_shared_experts", 1, 1024, own.shared),
     scale = config:number("routed_scaling_factor", 1e-6, 1e6, own.scale),
     groups = all, groups_kept = groups(config, "topk_group", all, math.min(own.kept, all)),
   }
@@ -50,6 +50,18 @@ local function deepseek_experts(config, c, own)
   -- Layers behind the last one, which predict further tokens, are not computed.
   for i = 0, config:count("num_nextn_predict_layers", 0, 64, own.further) - 1 do
     c.left_out[i + 1] = "model.layers." .. c.layers + i .. "."
+  end
+end
+
+-- Which layers have experts, as mlp_layer_types says; else all but the first ones.
+local function sparse_layers(config, c)
+  local list, kinds = config:value("mlp_layer_types"), { dense = true, sparse = false }
+  if list == nil then return end
+  for i = 1, c.layers do
+    local dense = nil
+    if type(list) == "table" and #list == c.layers then dense = kinds[list[i] or ""] end
+    if dense == nil then config:refuse("mlp_layer_types", "a list of dense and sparse, one for each layer") end
+    c.experts.dense[i] = dense
   end
 end
 
@@ -245,6 +257,30 @@ local classes = {
       c.experts.renorm = config:flag("norm_topk_prob", false)
     end,
   },
+  FlexOlmoForCausalLM = {
+    type = "flex_olmo", theta = 500000.0, positions = 4096,
+    names = expert_names { attention_norm = false, ffn_norm = false, after_attention = "post_attention_layernorm",
+                           after_ffn = "post_feedforward_layernorm", q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" },
+    set = function(config, c)
+      fields.same_bias(config, c, "attention_bias")
+      c.experts = experts(config, 7, 5, c.ffn)
+      c.experts.renorm = config:flag("norm_topk_prob", false)
+    end,
+  },
+  -- K-EXAONE
+  ExaoneMoeForCausalLM = {
+    type = "exaone_moe", eps = 1e-5, kv_heads = 32,
+    names = with(expert_names { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" },
+                 with(with({}, shared_names), { router_choice = "mlp.e_score_correction_bias" })),
+    set = function(config, c)
+      fields.exaone_windows(config, c)
+      deepseek_experts(config, c, { first = 1, key = "num_experts", count = 64, ffn = 1024, k = 8, shared_key = "num_shared_experts",
+                                    shared = 1, scale = 2.5, groups = 1, kept = 1, further = 0 })
+      sparse_layers(config, c)
+      sigmoid_experts(config, c)
+      c.left_out[#c.left_out + 1] = "mtp"
+    end,
+  },
   GraniteMoeForCausalLM = {
     type = "granitemoe",
     names = { router = "block_sparse_moe.router.layer", expert_gate_up = "block_sparse_moe.input_linear",
@@ -395,6 +431,47 @@ local classes = {
       end
     end,
   },
+  SolarOpenForCausalLM = {
+    type = "solar_open", eps = 1e-5, kv_heads = 8, head_dim = 128, theta = 1000000.0, positions = 131072,
+    fields = { ffn = false },
+    names = with(expert_names {}, shared_names),
+    set = function(config, c)
+      c.qkv_bias = config:flag("attention_bias", false)
+      deepseek_experts(config, c, { first = 0, count = 128, ffn = 1280, k = 8, shared = 1, scale = 1.0, groups = 1, kept = 1,
+                                    further = 0 })
+      sigmoid_experts(config, c)
+      config:only("first_k_dense_replace", "0: the class does not read it", 0)
+      config:only("use_qk_norm", "false: the class does not read it", false)
+      if c.rope.dim ~= c.head_dim then config:refuse("partial_rotary_factor", "1, also in rope_parameters") end
+      config:value("intermediate_size")                             -- all layers have experts
+    end,
+  },
+  -- GLM-4.7 Flash
+  Glm4MoeLiteForCausalLM = {
+    type = "glm4_moe_lite", eps = 1e-5, head_dim = 64, style = "neighbour", positions = 202752, fields = latent_fields,
+    names = with(expert_names {}, with(with({}, shared_names), latent_names)),
+    set = function(config, c)
+      latent(config, c, { q = 768, kv = 512, nope = 192, v = 256 })
+      deepseek_experts(config, c, { first = 1, count = 64, ffn = 1536, k = 4, shared = 1, scale = 1.8, groups = 1, kept = 1,
+                                    further = 1 })
+      config:only("first_k_dense_replace", "1: the class reads mlp_layer_types", 1)
+      sparse_layers(config, c)
+      sigmoid_experts(config, c)
+      if not config:flag("rope_interleave", true) then c.rope.style = "half" end
+      config:only("topk_method", "noaux_tc", "noaux_tc")
+      config:only("scoring_func", "sigmoid", "sigmoid")
+    end,
+  },
+  -- without experts
+  YoutuForCausalLM = {
+    type = "youtu", head_dim = 64, tie = true, style = "neighbour", positions = 131072, fields = latent_fields,
+    names = latent_names,
+    set = function(config, c)
+      latent(config, c)
+      if not config:flag("rope_interleave", true) then c.rope.style = "half" end
+      config:value("embedding_initializer_range")
+    end,
+  },
   DeepseekV2ForCausalLM = {
     type = "deepseek_v2", head_dim = 64, style = "neighbour", fields = latent_fields,
     names = with(expert_names {}, with(shared_names, latent_names)),
@@ -410,7 +487,6 @@ local classes = {
       config:only("scoring_func", "softmax", "softmax")
     end,
   },
-  -- without experts
   MiniCPM3ForCausalLM = {
     type = "minicpm3", eps = 1e-5, head_dim = 32, tie = true, positions = 32768, fields = latent_fields, names = latent_names,
     set = function(config, c)

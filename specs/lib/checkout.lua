@@ -74,7 +74,7 @@ local function nearest(config, name)
 end
 
 -- What transformers 5 has no class for but LlamaForCausalLM; names of tensors and defaults are their own.
-local llama_types = { exaone = true, internlm3 = true }
+local llama_types = { exaone = true, internlm3 = true, iquestcoder = true }
 
 -- The architecture's name: of `architectures`, or that of this `model_type`.
 local function name_of(config)

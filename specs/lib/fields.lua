@@ -43,8 +43,8 @@ function fields.clip(config)
   return bound > 0 and bound or nil
 end
 
-function fields.same_bias(config, c, key)
-  c.qkv_bias = config:flag(key, false)
+function fields.same_bias(config, c, key, missing)
+  c.qkv_bias = config:flag(key, missing or false)
   c.out_bias = c.qkv_bias
 end
 
@@ -55,6 +55,17 @@ function fields.granite(config, c)
   c.embedding_scale = config:number("embedding_multiplier", 1e-6, 2 ^ 20, 1.0)
   c.residual_scale = config:number("residual_multiplier", 1e-6, 2 ^ 20, 1.0)
   c.logits_scale = 1 / config:number("logits_scaling", 1e-6, 1e6, 1.0)
+end
+
+-- EXAONE 4: layers with a window have RoPE, the others none if there are any with a window.
+function fields.exaone_windows(config, c)
+  local size, pattern = fields.window(config, 4096), 4
+  if type(config:value("sliding_window_pattern")) ~= "string" or not config:value("layer_types") then
+    pattern = config:count("sliding_window_pattern", size > 0 and 1 or 0, 1024, 4) -- "LLLG" says what layer_types says
+  end
+  c.windows = fields.windows(config, c.layers, size, function(i) return size > 0 and (i + 1) % pattern ~= 0 end)
+  for i = 1, c.layers do c.unrotated[i] = size > 0 and c.windows[i] == 0 end
+  c.norm_heads = true
 end
 
 -- LLaMA with multipliers. own: the class's values.
