@@ -497,8 +497,9 @@ end
 local lacking = {
   Apertus = "the activation xIELU", BartForSequenceClassification = "a decoder that reads all of its source's text, one token later",
   Deberta = "scores of attention that depend on distances and contents", Baichuan = "a head whose rows are normed",
-  Lfm2 = "convolutions", Lfm3 = "convolutions", PhiMoE = "experts that are chosen by two softmaxes",
-  Phimoe = "experts that are chosen by two softmaxes",
+  Lfm2 = "convolutions", Lfm3 = "convolutions",
+  PhiMoE = "experts whose weights are two softmaxes, each over the logits near its largest",
+  Phimoe = "experts whose weights are two softmaxes, each over the logits near its largest",
 }
 for _, name in ipairs { "Bamba", "FalconH1", "FalconMamba", "Jamba", "KimiLinear", "Mamba", "MiniMaxForCausalLM",
                         "MiniMaxText01", "NemotronH", "OlmoHybrid", "Qwen3Next", "Qwen3_5", "RecurrentGemma", "Rwkv", "Zamba" } do

@@ -89,10 +89,26 @@ static void test_checkout_mistakes(void **state)
         {"{\"architectures\": [\"BertLMHeadModel\"]}", NULL,
          "config.json: architectures: BertLMHeadModel is not known; the nearest that ftxc reads is BertModel. "
          "docs/specs.md says how a file hf/BertLMHeadModel.lua beside config.json describes it"},
-        {"{\"architectures\": [\"GraniteMoeHybridForCausalLM\"]}", NULL,
-         "config.json: architectures: GraniteMoeHybridForCausalLM is not known, and nn.* cannot say it yet: it has "
-         "a recurrent state; the nearest that ftxc reads is GraniteMoeForCausalLM. docs/specs.md says how a file "
-         "hf/GraniteMoeHybridForCausalLM.lua beside config.json describes it"},
+        {"{\"architectures\": [\"Qwen3NextForCausalLM\"]}", NULL,
+         "config.json: architectures: Qwen3NextForCausalLM is not known, and nn.* cannot say it yet: it has a recurrent "
+         "state; the nearest that ftxc reads is Qwen3ForCausalLM. docs/specs.md says how a file "
+         "hf/Qwen3NextForCausalLM.lua beside config.json describes it"},
+        {"{" MIXTURE "GraniteMoeHybridForCausalLM\"]}", NULL,
+         "config.json: layer_types must be a list: without it the class has mamba layers, which are not computed, got "
+         "nothing"},
+        {"{" MIXTURE "GraniteMoeHybridForCausalLM\"], \"layer_types\": [\"mamba\"]}", NULL,
+         "config.json: layer_types must be attention for each layer; mamba layers are not computed, got a list or an "
+         "object"},
+        {"{" MIXTURE "GraniteMoeHybridForCausalLM\"], \"layer_types\": [\"attention\", \"attention\"]}", NULL,
+         "config.json: layer_types must be attention for each layer; mamba layers are not computed, got a list or an "
+         "object"},
+        {"{" MIXTURE "Glm4MoeLiteForCausalLM\"], \"v_head_dim\": 64, \"mlp_layer_types\": [\"sparse\", \"dense\"]}", NULL,
+         "config.json: mlp_layer_types must be a list of dense and sparse, one for each layer, got a list or an object"},
+        {"{" MIXTURE "SolarOpenForCausalLM\"], \"partial_rotary_factor\": 0.5}", NULL,
+         "config.json: partial_rotary_factor must be 1, also in rope_parameters, got 0.5"},
+        {"{\"architectures\": [\"XGLMForCausalLM\"], \"vocab_size\": 64, \"d_model\": 32, \"num_layers\": 1, "
+         "\"attention_heads\": 2, \"ffn_dim\": 48, \"pad_token_id\": 5}",
+         NULL, "config.json: pad_token_id must be 0 or 1: the position of this number less 2 has no sines, got 5"},
         {"{\"architectures\": [\"XLNetLMHeadModel\"]}", NULL,
          "config.json: architectures: XLNetLMHeadModel is not known; the nearest that ftxc reads is LlamaForCausalLM. "
          "docs/specs.md says how a file hf/XLNetLMHeadModel.lua beside config.json describes it"},
@@ -232,6 +248,32 @@ static void test_checkout_mistakes(void **state)
 }
 
 /* The text model of a class that reads images: type and ids stand outside of text_config, too, and each may be there only. */
+/* Sizes that text_config lacks are those of the class, as in the files of LLaVA 1.5 and Gemma 3 4B. */
+static void test_text_sizes(void **state)
+{
+    static const struct {
+        const char *config;
+        int64_t heads;
+    } cases[] = {
+        {"{\"architectures\": [\"LlavaForConditionalGeneration\"], \"text_config\": {\"model_type\": \"llama\", "
+         "\"num_hidden_layers\": 1, \"vocab_size\": 64}}",
+         32},
+        {"{\"architectures\": [\"Gemma3ForConditionalGeneration\"], \"text_config\": {\"model_type\": \"gemma3_text\", "
+         "\"num_hidden_layers\": 1, \"hidden_size\": 64}}",
+         8},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Folder f = make_folder(cases[i].config, NULL);
+        Reading r = read_good(f.path, NULL);
+
+        assert_int_equal(r.spec.heads, cases[i].heads);
+        drop(&r);
+        remove_folder(&f);
+    }
+}
+
 static void test_checkout_images(void **state)
 {
     Folder f = make_folder("{" IMAGES ", \"torch_dtype\": \"float16\", \"bos_token_id\": 3, \"eos_token_id\": [1, 6], "
@@ -484,6 +526,7 @@ int main(void)
         cmocka_unit_test(test_tiny_checkouts),
         cmocka_unit_test(test_trained_checkout),
         cmocka_unit_test(test_checkout_mistakes),
+        cmocka_unit_test(test_text_sizes),
         cmocka_unit_test(test_checkout_images),
         cmocka_unit_test(test_checkout_fields),
         cmocka_unit_test(test_two_ropes),

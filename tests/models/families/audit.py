@@ -17,7 +17,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 LEFT = {"architectures", "model_type", "dtype", "transformers_version", "vocab_size", "use_cache", "bos_token_id", "eos_token_id",
-        "pad_token_id", "sep_token_id", "max_position_embeddings", "n_positions", "initializer_range", "init_std", "text_config", "vision_config",
+        "pad_token_id", "sep_token_id", "max_position_embeddings", "n_positions", "initializer_range", "init_std", "vision_config",
         "output_router_logits", "is_decoder", "id2label", "label2id", "_name_or_path"}
 PROMPT = make.PROMPTS[1]
 
