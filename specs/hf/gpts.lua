@@ -123,9 +123,10 @@ return {
     unused = { "model.embed_positions.weights" },
     set = function(config, c)
       if c.hidden % 2 ~= 0 or c.hidden < 4 then config:refuse("d_model", "an even number of 4 or more") end
-      c.sinusoid, c.first_position = { dim = c.hidden, span = c.hidden // 2 - 1 }, 2
+      local half = c.hidden // 2
+      c.sinusoid, c.first_position = { dim = c.hidden, span = half - 1 }, 2
       c.qkv_bias, c.out_bias, c.ffn_bias = true, true, true
-      if config:flag("scale_embedding", true) then c.embedding_scale = c.hidden ^ 0.5 end
+      c.embedding_scale = config:flag("scale_embedding", true) and c.hidden ^ 0.5 or 1
       config:only("pad_token_id", "0 or 1: the position of this number less 2 has no sines", 0, 1)
     end,
   },

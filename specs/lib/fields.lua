@@ -68,11 +68,15 @@ function fields.exaone_windows(config, c)
   c.norm_heads = true
 end
 
--- LLaMA with multipliers. own: the class's values.
+-- LLaMA with multipliers; null turns one off. own: the class's values.
 function fields.minicpm(config, c, own)
+  local function number(key, missing, null)
+    if config.values[key] ~= nil and config:value(key) == nil then return null end
+    return config:number(key, 1e-6, 2 ^ 20, missing)
+  end
   c.embedding_scale = config:number("scale_emb", 1e-6, 2 ^ 20, own.embedding)
-  c.residual_scale = config:number("scale_depth", 1e-6, 2 ^ 20, own.depth) * c.layers ^ -0.5
-  c.logits_scale = config:number("dim_model_base", 1e-6, 2 ^ 20, own.base) / c.hidden
+  c.residual_scale = number("scale_depth", own.depth, c.layers ^ 0.5) * c.layers ^ -0.5
+  c.logits_scale = number("dim_model_base", own.base, c.hidden) / c.hidden
   config:only("pretraining_tp", "1", 1)
 end
 
