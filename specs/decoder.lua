@@ -71,6 +71,7 @@ local fields = {
   out_bias = config.flag(false),
   ffn_bias = config.flag(false),
   head_bias = config.flag(false),
+  head_unit = config.flag(false),                                   -- rows of the head's matrix are divided by their lengths
   embedding_scale = config.number(0, 2 ^ 20, 1),
   residual_scale = config.number(0, 2 ^ 20, 1),                     -- of what a block adds
   logits_scale = config.number(0, 2 ^ 20, 1),
@@ -326,6 +327,7 @@ return function(given)
     return nn.vectors(h, c.attention == "causal" and nn.select_last(h) or nn.pool_mean(h))
   end
   local head = c.tie_embeddings and embedding or nn.weight(n.head .. ".weight", { c.vocab, width })
+  if c.head_unit then head = nn.unit_rows(head) end
   local logits = nn.linear(h, head, c.head_bias and nn.weight(n.head .. ".bias", { c.vocab }))
   logits = c.logits_scale * logits                                  -- [S, V]
   if c.logits_cap > 0 then logits = c.logits_cap * nn.act(1 / c.logits_cap * logits, "tanh") end

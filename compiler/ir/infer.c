@@ -93,6 +93,8 @@ static bool infer_weight_op(const Query *q, Shape *out)
         out->dim[0].n = size(a, 0) / block * get(q, "count");
     } else if (q->op == OP_PLUS) {
         return want_rank(q, 0, 1);
+    } else if (q->op == OP_UNIT_ROWS) {
+        return want_rank(q, 0, 2);
     } else if (q->op == OP_FILL) {
         if (!want_range(q, "count", 1, MANY))
             return false;
@@ -304,6 +306,7 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
     case OP_PAIRS:
     case OP_ROWS:
     case OP_PLUS:
+    case OP_UNIT_ROWS:
     case OP_FILL:
     case OP_ALIBI:
     case OP_DISTANCE_BIAS:

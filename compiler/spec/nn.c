@@ -76,6 +76,12 @@ static int nn_rows(lua_State *L)
     return value_push(L, value_add(L, OP_ROWS, w, 0, 0, &attrs));
 }
 
+/* nn.unit_rows(w) */
+static int nn_unit_rows(lua_State *L)
+{
+    return value_push(L, value_add(L, OP_UNIT_ROWS, nn_value(L, 1, "unit_rows: w"), 0, 0, NULL));
+}
+
 static int nn_concat(lua_State *L)
 {
     return value_push(L, value_add(L, OP_CONCAT, nn_value(L, 1, "concat: the first weight"),
@@ -468,6 +474,7 @@ int nn_open(lua_State *L)
         {"rows", nn_rows},
         {"concat", nn_concat},
         {"plus", nn_plus},
+        {"unit_rows", nn_unit_rows},
         {"checkpoint", nn_checkpoint},
         {"ids", nn_ids},
         {"embed", nn_embed},

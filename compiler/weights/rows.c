@@ -249,6 +249,23 @@ static void plus_rows(const Source *s, const Value *v, int64_t from, int64_t cou
         f[i] += (float)ir_float(v, "by"); /* NOLINT(clang-analyzer-core.uninitialized.Assign): rows_read fills them */
 }
 
+static void unit_rows(const Source *s, const Value *v, int64_t from, int64_t count, float *f, Fault *fault)
+{
+    const int64_t row = row_elements(v);
+
+    rows_read(s, v->args[0], from, count, f, fault);
+    for (int64_t r = 0; !fault->found && r < count; r++, f += row) {
+        double squares = 0.0;
+        float inverse;
+
+        for (int64_t k = 0; k < row; k++)
+            squares += (double)f[k] * (double)f[k];
+        inverse = (float)(1.0 / fmax(sqrt(squares), 1e-12));
+        for (int64_t k = 0; k < row; k++)
+            f[k] *= inverse;
+    }
+}
+
 /* Rows of a weight, which may lie in several tensors of as many rows each. */
 static void weight_rows(const Source *s, const Value *v, int64_t from, int64_t count, void *out, Fault *fault)
 {
@@ -331,6 +348,8 @@ void rows_read(const Source *s, Id id, int64_t from, int64_t count, void *out, F
         part_rows(s, v, from, count, out, fault);
     else if (v->op == OP_PLUS)
         plus_rows(s, v, from, count, out, fault);
+    else if (v->op == OP_UNIT_ROWS)
+        unit_rows(s, v, from, count, out, fault);
     else if (v->op == OP_FILL)
         for (int64_t i = 0; i < count; i++)
             ((float *)out)[i] = (float)ir_float(v, "value");
@@ -360,5 +379,5 @@ bool rows_stored_as(const Source *s, Id id, DType type)
     for (int i = 0; i < IR_MAX_ARGS; i++)
         if (v->args[i] && !rows_stored_as(s, v->args[i], type))
             return false;
-    return v->op != OP_PLUS && v->op != OP_QUANTISE && !ir_op_is_table(v->op);
+    return v->op != OP_PLUS && v->op != OP_UNIT_ROWS && v->op != OP_QUANTISE && !ir_op_is_table(v->op);
 }

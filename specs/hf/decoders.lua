@@ -215,6 +215,18 @@ local classes = {
       config:value("attn_implementation")
     end,
   },
+  -- The 7B have RoPE, the 13B ALiBi and model_max_length alone; files of Baichuan 2 have z_loss_weight
+  BaichuanForCausalLM = {
+    type = "baichuan", positions = 4096, fields = { kv_heads = false, head_dim = false, theta = false },
+    older = { positions = "model_max_length" },
+    names = { qkv = "self_attn.W_pack" }, unused = { "model.layers.*.self_attn.rotary_emb.inv_freq" },
+    set = function(config, c)
+      c.alibi = config.values.max_position_embeddings == nil and config.values.model_max_length ~= nil
+      c.head_unit = config.values.z_loss_weight ~= nil
+      config:value("z_loss_weight")
+      config:value("max_position_embeddings")
+    end,
+  },
   MiniCPMForCausalLM = {
     type = "minicpm", tie = true,
     set = function(config, c)
@@ -404,6 +416,7 @@ local classes = {
 for _, more in ipairs { require "hf/gpts", require "hf/gemmas", require "hf/mixtures" } do
   for name, class in pairs(more) do classes[name] = class end
 end
+classes.BaiChuanForCausalLM = classes.BaichuanForCausalLM           -- the first 7B
 classes.MPTForCausalLM, classes.ChatGLMForConditionalGeneration = classes.MptForCausalLM, classes.ChatGLMModel
 
 -- "mlp.experts.*.up_proj" to "mlp.experts.up_proj"
@@ -496,8 +509,7 @@ end
 -- Parts that nn.* does not have, by the beginning of an architecture's name.
 local lacking = {
   Apertus = "the activation xIELU", BartForSequenceClassification = "a decoder that reads all of its source's text, one token later",
-  Deberta = "scores of attention that depend on distances and contents", Baichuan = "a head whose rows are normed",
-  Lfm2 = "convolutions", Lfm3 = "convolutions",
+  Deberta = "scores of attention that depend on distances and contents", Lfm2 = "convolutions", Lfm3 = "convolutions",
   PhiMoE = "experts whose weights are two softmaxes, each over the logits near its largest",
   Phimoe = "experts whose weights are two softmaxes, each over the logits near its largest",
 }

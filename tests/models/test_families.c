@@ -423,6 +423,7 @@ static void sharded(void **state)
         {"mixtral", 2},      {"glm4-moe", 2},   {"mpt-old", 4},  {"olmo2-bias", 2},
         {"phi", 2},          {"qwen3-moe", 2},  {"stablelm", 2}, {"t5-old", 2},
         {"flan-t5", 4},      {"falcon-40b", 2}, {"gemma4", 2},   {"gemma3n-plain", 2},
+        {"baichuan2", 2},
     };
 
     (void)state;

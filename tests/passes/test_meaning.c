@@ -244,6 +244,16 @@ static void compute(Machine *m, Id id)
         for (int64_t i = 0; i < n; i++)
             y[i] = x->at[i] + ir_float(v, "by");
         break;
+    case OP_UNIT_ROWS:
+        for (int64_t r = 0; r < to->rows; r++) {
+            double squares = 0.0;
+
+            for (int64_t k = 0; k < to->row; k++)
+                squares += x->at[r * to->row + k] * x->at[r * to->row + k];
+            for (int64_t k = 0; k < to->row; k++)
+                y[r * to->row + k] = x->at[r * to->row + k] / fmax(sqrt(squares), 1e-12);
+        }
+        break;
     case OP_FILL:
         for (int64_t i = 0; i < n; i++)
             y[i] = ir_float(v, "value");

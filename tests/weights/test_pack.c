@@ -74,6 +74,7 @@ static void test_ops(void **state)
     Fixture f = begin(small());
     Graph *g = f.spec.graph;
     const Id a = add_weight(g, "a", 4, 2), b = add_weight(g, "b", 4, 2), v = add_weight(g, "v", 4, 0);
+    float unit[8];
     Id id;
     (void)state;
 
@@ -107,6 +108,9 @@ static void test_ops(void **state)
     id = add_value(g, OP_PLUS, v, 0, 0, 4, 0);
     ir_attr_float(g, id, "by", 1.5);
     elements_are(&f, id, (float[]){21.5f, 22.5f, 23.5f, 24.5f}, 4);
+    for (int i = 0; i < 8; i++)
+        unit[i] = (float)i * (float)(1.0 / sqrt((double)(i / 2 * 2 * (i / 2 * 2) + (i / 2 * 2 + 1) * (i / 2 * 2 + 1))));
+    elements_are(&f, add_value(g, OP_UNIT_ROWS, a, 0, 0, 4, 2), unit, 8);
     id = add_value(g, OP_FILL, 0, 0, 0, 3, 0);
     ir_attr_int(g, id, "count", 3);
     ir_attr_float(g, id, "value", 0.25);

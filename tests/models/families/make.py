@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from drawn import numbers
 import chatglm, foreign
+import baichuan  # transformers.BaichuanForCausalLM
 import mpt  # transformers.MPTForCausalLM
 
 HERE = pathlib.Path("tests/models/families")
@@ -91,6 +92,9 @@ MPT_IDLE = ["attn_impl", "attn_pdrop", "embedding_fraction"]
 # of layers that a model without them does not have
 MAMBA = ["mamba_chunk_size", "mamba_conv_bias", "mamba_d_conv", "mamba_d_head", "mamba_d_state", "mamba_expand", "mamba_n_groups",
          "mamba_n_heads", "mamba_proj_bias", "time_step_limit"]
+
+# without positions in its file
+BAICHUAN_13B = dict(COMMON, hidden_size=96, num_hidden_layers=2, num_attention_heads=6, intermediate_size=88, model_max_length=72)
 
 NULL = object()
 
@@ -434,6 +438,12 @@ CASES = {
                     {"q_lora_rank": NULL, **without("rms_norm_eps", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",
                                                     "v_head_dim", "head_dim", "tie_word_embeddings", "rope_parameters")},
                     ["embedding_initializer_range"]),
+    "baichuan": ("Baichuan", dict(SIZES, hidden_act="silu", rms_norm_eps=1e-3),
+                 {"architectures": ["BaiChuanForCausalLM"], **without("tie_word_embeddings")}),
+    "baichuan-13b": ("Baichuan", dict(BAICHUAN_13B, hidden_act="silu", rms_norm_eps=1e-3), {}),
+    "baichuan2": ("Baichuan", dict(SIZES, hidden_act="silu", rms_norm_eps=1e-6, z_loss_weight=0, model_max_length=72),
+                  without("rms_norm_eps"), ["z_loss_weight"]),
+    "baichuan2-13b": ("Baichuan", dict(BAICHUAN_13B, hidden_act="gelu", rms_norm_eps=1e-3, z_loss_weight=0), {}, ["z_loss_weight"]),
     "internlm2": ("Llama", dict(SIZES, hidden_size=96, num_attention_heads=6, num_key_value_heads=2, attention_bias=False,
                                 rms_norm_eps=1e-3, **rope(3e3)), {}, ["attn_implementation"]),
     "internlm2-bias": ("Llama", dict(SIZES, num_key_value_heads=3, attention_bias=True, tie_word_embeddings=True, **rope(1e4)),
