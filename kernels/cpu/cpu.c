@@ -33,14 +33,16 @@ enum { CPU_LEVEL_COUNT = sizeof cpu_names / sizeof *cpu_names };
 #define CPU_ROW(name) {#name, {CPU_LEVELS(name, CPU_FORM)}},
 #define CPU_DOT_ROW(name) {#name, {CPU_DOT_LEVELS(name, CPU_FORM)}},
 #define CPU_BF16_ROW(name) {#name, {CPU_BF16_LEVELS(name, CPU_FORM)}},
+#define CPU_PAIR_ROW(name) {#name, {CPU_PAIR_LEVELS(name, CPU_FORM)}},
 static const struct {
     const char *name;
     CpuKernel *form[CPU_LEVEL_COUNT]; /* NULL: that of the level below */
-} cpu_families[] = {CPU_FAMILIES(CPU_ROW, CPU_DOT_ROW, CPU_BF16_ROW)};
+} cpu_families[] = {CPU_FAMILIES(CPU_ROW, CPU_DOT_ROW, CPU_BF16_ROW, CPU_PAIR_ROW)};
 #undef CPU_FORM
 #undef CPU_ROW
 #undef CPU_DOT_ROW
 #undef CPU_BF16_ROW
+#undef CPU_PAIR_ROW
 
 #if defined __x86_64__
 /* Whether the processor multiplies pairs of bf16. */
