@@ -25,7 +25,7 @@ static bool tiles_shaped;
 #define amx_dot_bf16(sums, w, x) emulate_dot_bf16(sums, w, x)
 
 /* 64 bytes: palette, bytes of a row of register t in 16 + 2 t, rows in 48 + t. */
-static void emulate_shape(const uint8_t *s)
+static __attribute__((unused)) void emulate_shape(const uint8_t *s)
 {
     assert_int_equal(s[0], 1);
     for (int i = 1; i < 16; i++)
@@ -41,7 +41,7 @@ static void emulate_shape(const uint8_t *s)
     tiles_shaped = true;
 }
 
-static void emulate_release(void)
+static __attribute__((unused)) void emulate_release(void)
 {
     memset(registers, 0, sizeof registers);
     tiles_shaped = false;
@@ -53,12 +53,12 @@ static Tile *shaped_tile(int t)
     return &registers[t];
 }
 
-static void emulate_zero(int t)
+static __attribute__((unused)) void emulate_zero(int t)
 {
     memset(shaped_tile(t)->at, 0, sizeof registers[t].at);
 }
 
-static void emulate_load(int t, const char *p, int64_t stride)
+static __attribute__((unused)) void emulate_load(int t, const char *p, int64_t stride)
 {
     Tile *to = shaped_tile(t);
 
@@ -67,7 +67,7 @@ static void emulate_load(int t, const char *p, int64_t stride)
         memcpy(to->at[r], p + r * stride, (size_t)to->bytes);
 }
 
-static void emulate_store(int t, char *p, int64_t stride)
+static __attribute__((unused)) void emulate_store(int t, char *p, int64_t stride)
 {
     const Tile *from = shaped_tile(t);
 

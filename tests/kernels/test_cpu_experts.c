@@ -1,6 +1,24 @@
-/* test_cpu_experts.c - route, expert_linear and expert_sum of the CPU against the reference; their bits do not depend on
- * the other rows or on threads. */
+/* test_cpu_experts.c - route, expert_linear and expert_sum of the CPU against the reference, and those that round x to bf16; their
+ * bits do not depend on the other rows or on threads. The form with AVX512_BF16 is tried with emulated instructions, too. */
 #include "cpu_test.h"
+
+#include "amx_emulated.h"
+
+#define expert_linear emulated_expert_linear /* not the names of the kernels that are linked */
+#define expert_sum emulated_expert_sum
+#define expert_linear_bf16 emulated_expert_linear_bf16
+#define expert_sum_bf16 emulated_expert_sum_bf16
+#define expert_linear_bf16_avx512bf16 emulated_expert_linear_pairs
+#define expert_sum_bf16_avx512bf16 emulated_expert_sum_pairs
+#include "kernels/cpu/experts.c"
+#undef expert_linear
+#undef expert_sum
+#undef expert_linear_bf16
+#undef expert_sum_bf16
+#undef expert_linear_bf16_avx512bf16
+#undef expert_sum_bf16_avx512bf16
+
+typedef enum Form { AS_STORED, ROUNDED, EMULATED, PAIRS } Form; /* of rows of x; PAIRS: FTX_CPU=avx512bf16 */
 
 typedef struct Case {
     RefRoute route;
@@ -8,6 +26,7 @@ typedef struct Case {
     DType type;
     bool bias, route_bias, residual;
     FtxAct kind;
+    Form form;
 } Case;
 
 enum { MAX_ROWS = 64, MAX_K = 8, MAX_EXPERTS = 64 };
@@ -45,6 +64,30 @@ static void room_close(Room *r)
     free(r->up), free(r->down), free(r->h), free(r->y);
 }
 
+static CpuKernel *kernel_of(const char *family, const char *bf16, CpuKernel *const emulated[], const Case *c, int level)
+{
+    CpuKernel *k;
+
+    if (c->form == EMULATED)
+        return emulated[level];
+    if (c->form != PAIRS)
+        return kernel_at(c->form ? bf16 : family, level);
+    setenv("FTX_CPU", "avx512bf16", 1);
+    k = cpu_kernel(bf16);
+    unsetenv("FTX_CPU");
+    return k;
+}
+
+#if defined __x86_64__
+static CpuKernel *const linear_pairs[] = {emulated_expert_linear_pairs_plain, emulated_expert_linear_pairs_avx2,
+                                          emulated_expert_linear_pairs_avx512};
+static CpuKernel *const sum_pairs[] = {emulated_expert_sum_pairs_plain, emulated_expert_sum_pairs_avx2,
+                                       emulated_expert_sum_pairs_avx512};
+#else
+static CpuKernel *const linear_pairs[LEVELS] = {emulated_expert_linear_pairs_plain};
+static CpuKernel *const sum_pairs[LEVELS] = {emulated_expert_sum_pairs_plain};
+#endif
+
 /* Routes, gate and up, down: rows [from, from + M) as a step of their own. */
 static void run(int level, const Case *c, Room *r, int from, int M, int threads)
 {
@@ -59,6 +102,14 @@ static void run(int level, const Case *c, Room *r, int from, int M, int threads)
                              [ROUTE_BEST_TWO] = to->best_two,
                              [ROUTE_SCALE] = number_bits(to->scale),
                              [ROUTE_ROWS_S] = 0};
+    const int64_t linear_bf16[] = {
+        [EXPERT_LINEAR_BF16_X] = to->experts, [EXPERT_LINEAR_BF16_N] = c->N,       [EXPERT_LINEAR_BF16_K] = c->K,
+        [EXPERT_LINEAR_BF16_R] = to->k,       [EXPERT_LINEAR_BF16_KIND] = c->kind, [EXPERT_LINEAR_BF16_GLU] = 1};
+    const int64_t sum_bf16[] = {[EXPERT_SUM_BF16_X] = to->experts,
+                                [EXPERT_SUM_BF16_N] = c->K,
+                                [EXPERT_SUM_BF16_K] = c->N / 2,
+                                [EXPERT_SUM_BF16_R] = to->k,
+                                [EXPERT_SUM_BF16_ROWS_S] = 0};
     const int64_t linear[] = {[EXPERT_LINEAR_X] = to->experts, [EXPERT_LINEAR_N] = c->N,    [EXPERT_LINEAR_K] = c->K,
                               [EXPERT_LINEAR_R] = to->k,       [EXPERT_LINEAR_W] = c->type, [EXPERT_LINEAR_ROWS_S] = 0,
                               [EXPERT_LINEAR_KIND] = c->kind,  [EXPERT_LINEAR_GLU] = 1};
@@ -70,13 +121,13 @@ static void run(int level, const Case *c, Room *r, int from, int M, int threads)
                          r->rows, r->done},
          route, M, 0, threads);
     assert_int_equal(r->done[0], 0);
-    call(kernel_at("expert_linear", level),
+    call(kernel_of("expert_linear", "expert_linear_bf16", linear_pairs, c, level),
          (void *const[]){r->x + from * c->K, r->routes, r->starts, r->rows, r->up, c->bias ? r->up_bias : NULL, r->h},
-         linear, M, 0, threads);
-    call(kernel_at("expert_sum", level),
+         c->form ? linear_bf16 : linear, M, 0, threads);
+    call(kernel_of("expert_sum", "expert_sum_bf16", sum_pairs, c, level),
          (void *const[]){r->h, r->routes, r->starts, r->rows, r->down, c->bias ? r->down_bias : NULL,
                          c->residual ? r->residual + from * c->K : NULL, r->y},
-         sum, M, 0, threads);
+         c->form ? sum_bf16 : sum, M, 0, threads);
 }
 
 static void check_routes(const Case *c, const Room *r, const char *what)
@@ -106,23 +157,32 @@ static void check_routes(const Case *c, const Room *r, const char *what)
         }
 }
 
+/* What the products see of x. */
+static RefTensor as_read(const Case *c, const float *x, size_t n, uint16_t *rounded)
+{
+    for (size_t i = 0; c->form && i < n; i++)
+        dtype_store(rounded, i, DT_BF16, x[i]);
+    return c->form ? (RefTensor){rounded, DT_BF16} : (RefTensor){x, DT_FP32};
+}
+
 static void check(int level, const Case *c)
 {
     const int R = c->route.k, F = c->N / 2;
     Room r = room_new(c);
     float *up = malloc(sizeof *up * (size_t)(c->M * R * c->N)), *h = malloc(sizeof *h * (size_t)(c->M * R * F));
     float *want = malloc(sizeof *want * (size_t)(c->M * c->K)), *y = malloc(sizeof *y * (size_t)(c->M * c->K));
+    uint16_t *rounded = malloc(sizeof *rounded * (size_t)(c->M * (c->K + R * F)));
     char what[200];
 
-    snprintf(what, sizeof what, "experts %s M=%d N=%d K=%d X=%d R=%d %s", levels[level], c->M, c->N, c->K,
-             c->route.experts, R, dtype_name(c->type));
+    snprintf(what, sizeof what, "experts %s M=%d N=%d K=%d X=%d R=%d %s form=%d", levels[level], c->M, c->N, c->K,
+             c->route.experts, R, dtype_name(c->type), (int)c->form);
     run(level, c, &r, 0, c->M, 1);
     check_routes(c, &r, what);
-    ref_expert_linear((RefTensor){r.x, DT_FP32}, r.routes, (RefTensor){r.up, c->type},
+    ref_expert_linear(as_read(c, r.x, (size_t)(c->M * c->K), rounded), r.routes, (RefTensor){r.up, c->type},
                       (RefTensor){c->bias ? r.up_bias : NULL, DT_FP32}, c->M, R, c->N, c->K, up);
     ref_glu((RefTensor){up, DT_FP32}, c->kind, c->M * R, F, h);
     assert_close(r.h, h, (size_t)(c->M * R * F), 4e-6, what);
-    ref_expert_sum((RefTensor){h, DT_FP32}, r.routes, (RefTensor){r.down, c->type},
+    ref_expert_sum(as_read(c, r.h, (size_t)(c->M * R * F), rounded), r.routes, (RefTensor){r.down, c->type},
                    (RefTensor){c->bias ? r.down_bias : NULL, DT_FP32}, c->M, R, c->K, F, want);
     if (c->residual)
         ref_add((RefTensor){want, DT_FP32}, (RefTensor){r.residual, DT_FP32}, (int64_t)c->M * c->K, want);
@@ -137,7 +197,7 @@ static void check(int level, const Case *c)
         assert_memory_equal(r.y, y + m * c->K, sizeof *y * (size_t)c->K);
     }
     room_close(&r);
-    free(up), free(h), free(want), free(y);
+    free(up), free(h), free(want), free(y), free(rounded);
 }
 
 #define PLAIN(x, n) \
@@ -170,8 +230,37 @@ static void long_rows(void **state)
     (void)state;
     for (int level = 0; level < LEVELS; level++)
         for (int M = 3; M < 40; M += 30)
-            check(level,
-                  &(Case){.route = PLAIN(3, 2), .M = M, .N = 10, .K = 2500, .type = DT_BF16, .kind = FTX_ACT_SILU});
+            for (Form form = AS_STORED; form <= PAIRS; form++)
+                check(level, &(Case){.route = PLAIN(3, 2),
+                                     .M = M,
+                                     .N = 10,
+                                     .K = 2500,
+                                     .type = DT_BF16,
+                                     .kind = FTX_ACT_SILU,
+                                     .form = form});
+}
+
+/* Rows rounded to bf16; several blocks of columns, and rows of x that begin within a pair. */
+static void rows_of_bf16(void **state)
+{
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (Form form = ROUNDED; form <= PAIRS; form++)
+            for (int M = 1; M < 50; M += 12) {
+                Case c = {.route = PLAIN(M % 2 ? 5 : 40, 1 + M % 3),
+                          .M = M,
+                          .N = 34,
+                          .K = 129 + M,
+                          .type = DT_BF16,
+                          .bias = M % 2,
+                          .residual = M % 3 == 1,
+                          .kind = FTX_ACT_SILU,
+                          .form = form};
+
+                check(level, &c);
+                c.N = 150;
+                check(level, &c);
+            }
 }
 
 /* Every switch of the router, both ways. */
@@ -257,7 +346,7 @@ static void wild_rows(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(shapes), cmocka_unit_test(long_rows), cmocka_unit_test(routers),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(shapes), cmocka_unit_test(long_rows), cmocka_unit_test(rows_of_bf16), cmocka_unit_test(routers),
                                        cmocka_unit_test(ties), cmocka_unit_test(wild_rows)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
