@@ -501,8 +501,9 @@ static bool check_args(const Query *q)
         if (q->args[i] && arg(q, i)->op == OP_ROUTE && q->op != OP_ROUTE_WEIGHTS &&
             (i != 1 || (q->op != OP_EXPERT_LINEAR && q->op != OP_EXPERT_SUM)))
             return diag_error(q->d, q->loc, "%s: %s are routes, only experts read them", ir_op_name(q->op), name);
-        if (q->args[i] && arg(q, i)->op == OP_QUANTISE && q->op != OP_LINEAR)
-            return diag_error(q->d, q->loc, "%s: %s is a quantised weight, only linear reads one", ir_op_name(q->op),
+        if (q->args[i] && arg(q, i)->op == OP_QUANTISE && q->op != OP_LINEAR &&
+            (i != 2 || (q->op != OP_EXPERT_LINEAR && q->op != OP_EXPERT_SUM)))
+            return diag_error(q->d, q->loc, "%s: %s is a quantised weight, only linears read one", ir_op_name(q->op),
                               name);
         if (q->args[i] && arg(q, i)->op == OP_CACHE && q->op != OP_ATTEND && q->op != OP_ATTEND_PAGED)
             return diag_error(q->d, q->loc, "%s: %s is a cache, only attend reads one", ir_op_name(q->op), name);

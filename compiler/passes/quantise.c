@@ -6,9 +6,10 @@
  *     %5 = linear %3 %4 -                  %5 = quantise %4 {group=128 to="int8"}
  *                                          %6 = linear %3 %5 -
  *
- * The weights of linears are quantised, each a row (an output) at a time in groups of its elements. The others are not:
- * embeddings, also where the head shares them, norms, biases, tables, experts and what chooses them. The last linear before logits or a pooled vector
- * is the head, which has a type of its own.
+ * The weights of linears are quantised, each a row (an output) at a time in groups of its elements; of an artifact for the CPU
+ * alone those of experts, too, if an expert's outputs are whole tiles. The others are not: embeddings, also where the head shares
+ * them, norms, biases, tables, and what chooses experts. The last linear before logits or a pooled vector is the head, which has
+ * a type of its own.
  *
  * What is joined of several tensors of codes has the least form that holds all of them exactly: the more bits, the smaller
  * group, scales in fp32 if one has them, zeros or minima if one has them. No form holds fp8 beside integers. */
@@ -61,10 +62,10 @@ static const char *tensor_of(const Graph *g, Id w)
     return ir_value(g, w)->op == OP_WEIGHT ? ir_word(ir_value(g, w), "name") : ir_op_name(ir_value(g, w)->op);
 }
 
-static bool choose_group(const Graph *g, const Quantising *q, Id linear, Chosen *c, Diag *d)
+static bool choose_group(const Graph *g, const Quantising *q, Id linear, Id w, Chosen *c, Diag *d)
 {
     const Value *v = ir_value(g, linear);
-    const int64_t columns = ir_value(g, v->args[1])->shape.dim[1].n;
+    const int64_t columns = ir_value(g, w)->shape.dim[1].n;
 
     for (c->group = q->group ? q->group : 128; c->group >= 32; c->group /= 2)
         if (packed_group((uint64_t)c->group, (uint64_t)columns))
@@ -75,11 +76,11 @@ static bool choose_group(const Graph *g, const Quantising *q, Id linear, Chosen 
         return diag_error(d, v->loc,
                           "precision.group is %lld, which does not divide the %lld elements of a row of \"%s\": set "
                           "another, or name the weight in precision.except",
-                          (long long)q->group, (long long)columns, tensor_of(g, v->args[1]));
+                          (long long)q->group, (long long)columns, tensor_of(g, w));
     return diag_error(d, v->loc,
                       "\"%s\" has rows of %lld elements, which no group of 32, 64 or 128 divides: name the weight in "
                       "precision.except",
-                      tensor_of(g, v->args[1]), (long long)columns);
+                      tensor_of(g, w), (long long)columns);
 }
 
 static bool has_zeros(const Chosen *c)
@@ -116,6 +117,19 @@ static Chosen stored_codes(const Graph *g, Id w)
     return c;
 }
 
+/* The argument of v that may be quantised; 0: none. */
+static int matrix_of(const Graph *g, const Quantising *q, Id v)
+{
+    const Value *e = ir_value(g, v);
+
+    if (e->op == OP_LINEAR)
+        return 1;
+    return q->experts && (e->op == OP_EXPERT_LINEAR || e->op == OP_EXPERT_SUM) &&
+                   ir_value(g, e->args[2])->shape.dim[0].n / ir_int(e, "experts") % PACKED_ROWS == 0
+               ? 2
+               : 0;
+}
+
 /* any: whether a weight is quantised */
 static bool choose(const Graph *g, const Quantising *q, Chosen *of, bool *any, Diag *d)
 {
@@ -126,10 +140,11 @@ static bool choose(const Graph *g, const Quantising *q, Chosen *of, bool *any, D
         if (ir_value(g, v)->op == OP_ROUTE)
             routes[ir_value(g, v)->args[0]] = true;
     for (Id v = 1; v < g->values.n; v++) {
-        const Id w = ir_value(g, v)->args[1];
+        const int matrix = matrix_of(g, q, v);
+        const Id w = ir_value(g, v)->args[matrix];
         bool excepted;
 
-        if (ir_value(g, v)->op != OP_LINEAR || routes[v])
+        if (!matrix || routes[v])
             continue;
         excepted = is_excepted(g, q, w, found);
         of[v] = stored_codes(g, w);
@@ -139,7 +154,7 @@ static bool choose(const Graph *g, const Quantising *q, Chosen *of, bool *any, D
         *any = true;
         of[v].type = v == logits || v == pooled ? q->head : q->type;
         of[v].scales = q->zeros && of[v].type == DT_INT4 ? PACKED_FP16_ZEROS : PACKED_FP16;
-        if (packed_type(of[v].type) && !choose_group(g, q, v, &of[v], d))
+        if (packed_type(of[v].type) && !choose_group(g, q, v, w, &of[v], d))
             return false;
     }
     for (size_t i = 0; i < q->n_except; i++)
@@ -156,12 +171,15 @@ static Id quantise_linear(Rewrite *r, Id id)
                           {.name = "to", .kind = ATTR_WORD, .s = dtype_name(c->type)},
                           {.name = "scales", .kind = ATTR_INT, .i = (int64_t)c->scales},
                           {.name = "stored", .kind = ATTR_INT, .i = 1}};
-    Id w;
+    const int matrix = v->op == OP_LINEAR ? 1 : 2;
+    Id args[IR_MAX_ARGS];
 
     if (!packed_type(c->type))
         return 0;
-    w = rewrite_make(r, OP_QUANTISE, r->map[v->args[1]], 0, 0, attrs, c->stored ? 4 : c->scales ? 3 : 2, v->loc);
-    return rewrite_make(r, OP_LINEAR, r->map[v->args[0]], w, r->map[v->args[2]], NULL, 0, v->loc);
+    for (int i = 0; i < IR_MAX_ARGS; i++)
+        args[i] = r->map[v->args[i]];
+    args[matrix] = rewrite_make(r, OP_QUANTISE, args[matrix], 0, 0, attrs, c->stored ? 4 : c->scales ? 3 : 2, v->loc);
+    return rewrite_add(r, v->op, args, v->attrs, v->n_attrs, v->loc);
 }
 
 bool quantise_weights(Graph *g, const Quantising *q, Diag *d)

@@ -397,17 +397,38 @@ static bool check_weight(const Checkpoint *c, const Spec *spec, Id id, int64_t i
     return true;
 }
 
+/* The first tensor of a weight if all of them are codes of one form; NULL: they are not. */
+static const Tensor *coded_tensor(const Checkpoint *c, const Spec *spec, const Value *v)
+{
+    const Shape shape = stored_shape(v);
+    const Tensor *first = NULL;
+
+    for (int64_t i = 0; i < checkpoint_tensors(v); i++) {
+        const Tensor *t = checkpoint_tensor(c, spec, v, i, (char[TENSOR_MAX_NAME]){0});
+        const CodedForm *f = t && t->coded ? &t->coded->form : NULL;
+
+        if (!f || !f->type || !tensor_has_shape(t, &shape))
+            return NULL;
+        first = first ? first : t;
+        if (f->type != first->coded->form.type || f->scales != first->coded->form.scales ||
+            f->group != first->coded->form.group)
+            return NULL;
+    }
+    return first;
+}
+
 void checkpoint_mark(const Checkpoint *c, const Spec *spec)
 {
     Graph *g = spec->graph;
 
     for (Id id = 1; id < g->values.n; id++) {
         const Value *v = ir_value(g, id);
-        const bool one =
-            v->op == OP_WEIGHT && v->shape.rank == 2 && !ir_int(v, "stack") && !checkpoint_merge(c, ir_word(v, "name"));
-        const Tensor *t = one ? checkpoint_find(c, spec, ir_word(v, "name")) : NULL;
+        const bool may = v->op == OP_WEIGHT && v->shape.rank == 2 &&
+                         (!ir_int(v, "stack") || spec->precision.quant.experts) &&
+                         !checkpoint_merge(c, ir_word(v, "name"));
+        const Tensor *t = may ? coded_tensor(c, spec, v) : NULL;
 
-        if (!t || !t->coded || !t->coded->form.type || !tensor_has_shape(t, &v->shape))
+        if (!t)
             continue;
         ir_attr_word(g, id, "codes", dtype_name(t->coded->form.type));
         ir_attr_int(g, id, "group", t->coded->form.group);

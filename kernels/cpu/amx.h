@@ -162,14 +162,13 @@ static __attribute__((noinline)) void AT(amx_add_offsets)(const QuantArgs *q, co
     AT(amx_add)(true, q, p, s, g0, totals);
 }
 
-/* Rows m0 .. m0+height of x times the tiles of weight rows n0 .. n0+count. */
-static void AT(amx_block)(const LinearArgs *a, const QuantArgs *q, int64_t m0, int64_t height, int64_t n0,
-                          int64_t count)
+/* totals = rows m0 .. m0+height of x, AMX_BLOCK_X at most, times two tiles of w: weight rows n0 .. n0+AMX_WIDTH of N. */
+static void AT(amx_totals)(int64_t N, const QuantArgs *q, int64_t m0, int64_t height, int64_t n0,
+                           float totals[][AMX_WIDTH])
 {
     const bool offsets = q->have_minima || (q->bits == 8 && q->have_zeros);
     const int64_t pairs = (height + 2 * AMX_ROWS - 1) / (2 * AMX_ROWS), K = q->K;
     int64_t shaped[2] = {-1, -1};
-    _Alignas(64) float totals[AMX_BLOCK_X][AMX_WIDTH];
     const uint8_t *w[2]; /* past the end the last tile again; these sums are not used */
     AmxPanel panel;
     AmxSums s;
@@ -177,7 +176,7 @@ static void AT(amx_block)(const LinearArgs *a, const QuantArgs *q, int64_t m0, i
     for (int64_t i = 0; i < 2; i++) {
         const int64_t n = n0 + i * QUANT_ROWS;
 
-        w[i] = q->w + (n < a->N ? n : a->N - 1) / QUANT_ROWS * q->tile;
+        w[i] = q->w + (n < N ? n : N - 1) / QUANT_ROWS * q->tile;
     }
     memset(totals, 0, (size_t)height * sizeof *totals);
     for (int64_t k0 = 0; k0 < K; k0 += AMX_KC) {
@@ -215,21 +214,4 @@ static void AT(amx_block)(const LinearArgs *a, const QuantArgs *q, int64_t m0, i
         (offsets ? AT(amx_add_offsets) : AT(amx_add_plain))(q, &panel, &s, g0, totals + (s.m - m0));
     }
     amx_release();
-    for (int64_t m = 0; m < height; m++)
-        AT(linear_finish)(a, m0 + m, n0, count, totals[m]);
-}
-
-/* This thread's share of M rows. */
-static void AT(amx_share)(const CpuCall *c, const LinearArgs *a, const QuantArgs *q, int64_t M)
-{
-    const int64_t blocks_w = (a->N + AMX_WIDTH - 1) / AMX_WIDTH, blocks_x = (M + AMX_BLOCK_X - 1) / AMX_BLOCK_X;
-    int64_t first, last;
-
-    cpu_share(c, blocks_w * blocks_x, &first, &last);
-    for (int64_t at = first; at < last; at++) {
-        const int64_t n0 = at / blocks_x * AMX_WIDTH, block = at % blocks_x;
-        const int64_t m0 = M * block / blocks_x, m1 = M * (block + 1) / blocks_x;
-
-        AT(amx_block)(a, q, m0, m1 - m0, n0, a->N - n0 < AMX_WIDTH ? a->N - n0 : AMX_WIDTH);
-    }
 }
