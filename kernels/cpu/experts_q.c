@@ -69,24 +69,24 @@ static inline int64_t expert_row_bytes(const QuantArgs *q)
     return q->xs ? q->K + q->K / q->xgroup * 4 + q->K / 32 * 4 : q->K * 4;
 }
 
-/* Copies the rows of x of r->pair into scratch; r->q reads them there. */
-static inline void expert_gather(const ExpertArgs *a, ExpertRows *r, char *scratch)
+/* Copies the rows of x of r->pair into `room`; r->q reads them there. */
+static inline void expert_gather(const ExpertArgs *a, ExpertRows *r, char *room)
 {
     const QuantArgs from = r->q;
     const int64_t bytes = from.xs ? from.K : from.K * 4, scales = from.xs ? from.K / from.xgroup : 0;
-    float *const xs = (float *)(void *)(scratch + r->n * bytes);
+    float *const xs = (float *)(void *)(room + r->n * bytes);
     int32_t *const xt = (int32_t *)(void *)(xs + r->n * scales);
 
     for (int64_t i = 0; i < r->n; i++) {
         const int64_t row = expert_row(a, r->pair[i]);
 
-        memcpy(scratch + i * bytes, from.x + row * bytes, (size_t)bytes);
+        memcpy(room + i * bytes, from.x + row * bytes, (size_t)bytes);
         if (from.xs) {
             memcpy(xs + i * scales, from.xs + row * scales, (size_t)scales * sizeof *xs);
             memcpy(xt + i * (from.K / 32), from.xt + row * (from.K / 32), (size_t)(from.K / 32) * sizeof *xt);
         }
     }
-    r->q.x = scratch;
+    r->q.x = room;
     r->q.xs = from.xs ? xs : NULL;
     r->q.xt = xt;
     r->first = 0;
