@@ -158,8 +158,8 @@ typedef struct FtxOptions {
      * embeddings of which only rows are looked up, lie in pinned memory of the host then. Every step copies those layers to the
      * GPU, each to the same area before it runs: that area, the size of the largest such layer, is a part of gpu_memory, and each
      * further engine takes one more. Texts do not depend on it. FtxModelInfo.copy_us says what the copies take. Refused with
-     * FTX_EINVAL: both options at once; less than what must be on the GPU; an artifact for several ranks. On the CPU they do
-     * nothing: all weights are in host memory. */
+     * FTX_EINVAL: both options at once; less than what must be on the GPU; an artifact for several ranks; FTX_DEVICE_CPU. With
+     * them FTX_DEVICE_AUTO takes a GPU or fails. */
     uint64_t gpu_memory;
     int64_t gpu_layers;
 } FtxOptions;

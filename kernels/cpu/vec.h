@@ -224,8 +224,8 @@ ALWAYS_INLINE float vmax_of(Vf a)
  * below -87.3 zero (no subnormals), above 88.7 infinity. exp(-inf) is 0. */
 ALWAYS_INLINE Vf vexp(Vf x)
 {
-#if LANES == 16 /* vscalefps handles both ends of the range */
-    const Vf c = (Vf)_mm512_min_ps(_mm512_max_ps((__m512)x, _mm512_set1_ps(-87.33654f)), _mm512_set1_ps(89.0f));
+#if LANES == 16 /* vscalefps handles both ends of the range; of NaN and a number these return the second, here NaN */
+    const Vf c = (Vf)_mm512_min_ps(_mm512_set1_ps(89.0f), _mm512_max_ps(_mm512_set1_ps(-87.33654f), (__m512)x));
     const Vf n = (Vf)_mm512_roundscale_ps((__m512)(c * 1.44269504f), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 #else
     const Vf top = vset(88.72283f), low = vset(-87.33654f);

@@ -137,6 +137,12 @@ static void list_targets(const Artifact *a, char *text, size_t size)
         n += (size_t)snprintf(text + n, size - n, "%s%.17s", i ? ", " : "", artifact_string(a, a->plans[i].head->name));
 }
 
+/* The option that says which weights a GPU holds, so that the model is for a GPU; NULL: none is given. */
+static const char *gpu_option(const FtxOptions *o)
+{
+    return o->gpu_memory ? "gpu_memory (--gpu-memory)" : o->gpu_layers ? "gpu_layers (--gpu-layers)" : NULL;
+}
+
 /* Looks for a GPU and the nearest plan for it: FTX_OK and its place, or the reason. *target: of the GPU, if there is one. */
 static FtxStatus find_cuda(const Artifact *a, int ordinal, uint32_t *target, uint32_t *plan, FtxError *err)
 {
@@ -158,9 +164,10 @@ static FtxStatus find_cuda(const Artifact *a, int ordinal, uint32_t *target, uin
                     *target / 10, *target % 10 ? "a" : "", all);
 }
 
-/* FtxOptions.gpu_memory and gpu_layers. */
 static FtxStatus check_weights_place(const Artifact *a, const FtxOptions *o, FtxError *err)
 {
+    const char *name = gpu_option(o);
+
     if (o->gpu_memory && o->gpu_layers)
         return ftx_fail(err, FTX_EINVAL,
                         "gpu_memory (--gpu-memory) and gpu_layers (--gpu-layers) are two ways to say one "
@@ -168,9 +175,11 @@ static FtxStatus check_weights_place(const Artifact *a, const FtxOptions *o, Ftx
     if (o->gpu_layers < FTX_NO_GPU_LAYERS)
         return ftx_fail(err, FTX_EINVAL, "gpu_layers is %lld: expected a number of layers, or FTX_NO_GPU_LAYERS",
                         (long long)o->gpu_layers);
-    if (a->facts->ranks > 1 && (o->gpu_memory || o->gpu_layers))
-        return ftx_fail(err, FTX_EINVAL, "%s: not for an artifact of several ranks",
-                        o->gpu_memory ? "gpu_memory (--gpu-memory)" : "gpu_layers (--gpu-layers)");
+    if (a->facts->ranks > 1 && name)
+        return ftx_fail(err, FTX_EINVAL, "%s: not for an artifact of several ranks", name);
+    if (o->device == FTX_DEVICE_CPU && name)
+        return ftx_fail(err, FTX_EINVAL, "%s: for a GPU; on the CPU all weights are in host memory, so leave it out",
+                        name);
     return FTX_OK;
 }
 
@@ -225,7 +234,7 @@ static FtxStatus open_cuda(Artifact *a, const FtxOptions *o, FtxModel **out, Ftx
 
     if (s) {
         artifact_close(a);
-        return s;
+        return gpu_option(o) ? ftx_context(err, s, "%s", gpu_option(o)) : s;
     }
     return model_on(a->facts->ranks > 1 ? &device_group_cuda : &device_cuda, a, plan, "", o, out, err);
 }
@@ -285,7 +294,7 @@ FtxStatus ftx_model_open(const char *path, const FtxOptions *options, FtxModel *
         return s;
     }
     switch (o.device) {
-    case FTX_DEVICE_AUTO: return open_auto(path, &a, &o, model, err);
+    case FTX_DEVICE_AUTO: return gpu_option(&o) ? open_cuda(&a, &o, model, err) : open_auto(path, &a, &o, model, err);
     case FTX_DEVICE_CPU: return open_cpu(&a, "", &o, model, err);
     case FTX_DEVICE_CUDA: return open_cuda(&a, &o, model, err);
     }

@@ -1,6 +1,8 @@
 /* take.c - results of a step: tokens from the device to requests (landed), then to texts and events (told).
  *
  * Between the two, the next step may be enqueued: it needs tokens, but no texts. */
+#include <math.h>
+
 #include "engine.h"
 
 #include "../base/team.h"
@@ -17,7 +19,8 @@ static bool has_come(const FtxOut *o, int length)
 
 /* Spins until the device has written the result: a step takes a fraction of a millisecond. After `patience` it waits
  * for the device, which returns its error. */
-static FtxStatus await_result(FtxEngine *e, const Flight *f, const FtxOut *o, int length, FtxError *err)
+static FtxStatus await_result(FtxEngine *e, const Flight *f, const Request *r, const FtxOut *o, int length,
+                              FtxError *err)
 {
     const double patience = 0.2; /* seconds */
     double from = 0.0;
@@ -41,13 +44,14 @@ static FtxStatus await_result(FtxEngine *e, const Flight *f, const FtxOut *o, in
         return s;
     if (!has_come(o, length))
         return ftx_fail(err, FTX_EDEVICE, "no result for token %d of a sequence: the device has lost a step", length);
-    if (o->token < 0 || o->token >= (int)e->facts->vocab) {
+    if (o->token < 0 || o->token >= (int)e->facts->vocab || isnan(o->logprob)) {
         s = e->api->wait(e->session, err); /* a rank that has failed leaves logits that are not finite */
         if (s)
             return s;
         return ftx_fail(err, FTX_EDEVICE,
-                        "sampled token %d of a vocabulary of %u: the logits may not be finite (FTX_NAN=1 finds where)",
-                        o->token, e->facts->vocab);
+                        "request %llu: token %d was sampled at position %d, from logits that are not finite numbers "
+                        "(FTX_NAN=1 finds where)",
+                        (unsigned long long)r->id, o->token, length);
     }
     return FTX_OK;
 }
@@ -100,7 +104,7 @@ static FtxStatus land_row(FtxEngine *e, const Flight *f, int i, FtxError *err)
     Request *r = f->row[i].request;
     const int length = length_then(f, i);
     const FtxOut *from = out_of(e, f, i);
-    FtxStatus s = await_result(e, f, from, length, err);
+    FtxStatus s = await_result(e, f, r, from, length, err);
 
     if (s)
         return s;

@@ -325,6 +325,28 @@ static void coldest(void **state)
     }
 }
 
+/* One logit that is no number leaves no log-probability, wherever it stands, so that the engine can tell. */
+static void not_finite(void **state)
+{
+    const float bad[] = {NAN, INFINITY};
+
+    (void)state;
+    for (int level = 0; level < LEVELS; level++)
+        for (int i = 0; i < 301; i += 20)
+            for (int simple = 0; simple < 4; simple++) {
+                Tail t = new_tail(301, 0);
+
+                t.params.simple = simple & 1;
+                t.params.temperature = simple == 0 ? 0.8f : 0.0f;
+                t.logits[i] = bad[simple / 2];
+                assert_true(isnan(run("sample", level, &t, NULL).out.logprob));
+                for (int k = 0; k < t.V; k++)
+                    t.logits[k] = bad[simple / 2];
+                assert_true(isnan(run("sample", level, &t, NULL).out.logprob));
+                free(t.logits);
+            }
+}
+
 /* --- sample_masked: some ids of one row -------------------------------------------------------------------- */
 
 /* Its token under a mask; NULL: all ids. What lies behind the row is larger than all in it. */
@@ -805,6 +827,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(masked_shares),
         cmocka_unit_test(masked_far),
         cmocka_unit_test(words_as_long_as_the_text),
+        cmocka_unit_test(not_finite), /* the others' numbers are as they were */
     };
     cmocka_set_skip_filter(argc > 1 ? argv[1] : NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -76,8 +76,8 @@ class Generate(unittest.TestCase):
             ftxc.Model(self.path, device="cpu", gpu_layers=-1)
         with self.assertRaisesRegex(ValueError, "two ways to say one thing"):
             ftxc.Model(self.path, device="cpu", gpu_layers=0, gpu_memory=1 << 20)
-        with ftxc.Model(self.path, device="cpu", gpu_layers=0) as model:  # all weights are in host memory there
-            self.assertEqual(model.info.host_layers, 0)
+        with self.assertRaisesRegex(ValueError, "gpu_layers.*: for a GPU"):
+            ftxc.Model(self.path, device="cpu", gpu_layers=0)
 
     def test_as_ftxc_run(self):
         draw = random.Random(5)

@@ -46,7 +46,9 @@ for command in 'run --ids 5' 'score --ids 5,6' 'bench --random-weights 1'; do
     refused 2 'gpu_memory (--gpu-memory) and gpu_layers (--gpu-layers) are two ways to say one thing' ${command%% *} "$tiny" \
         ${command#* } --gpu-layers 0 --gpu-memory 1M
 done
-"$FTXC" run "$tiny" --ids 5 --device cpu --gpu-layers 0 -n 1 >/dev/null # on the CPU all weights are in host memory
+for option in '--gpu-layers 0' '--gpu-memory 1M'; do
+    refused 2 "${option% *}): for a GPU; on the CPU all weights are in host memory" run "$tiny" --ids 5 --device cpu $option
+done
 refused 2 'and a text is given too' run "$tiny" hello --ids 5
 refused 2 'expected at most one prompt, found 2' run "$tiny" hello again
 refused 2 'no tokenizer' run "$tiny" hello

@@ -36,6 +36,7 @@ typedef struct FakeDevice {
     bool fail_late;             /* the failure shows in wait, not in run */
     bool lose_results;          /* runs leave OUT alone */
     int32_t token;              /* results have it in place of theirs; 0: theirs */
+    bool not_finite;            /* logits are NaN: results have no log-probability */
     FtxStatus trace;            /* of DeviceApi.trace */
     Trace *traced;              /* what it was given last */
     bool hold;                  /* no run ends while it is set; atomic */

@@ -1,4 +1,5 @@
 /* fake_device.c - a device for tests: fake.h says what it computes. */
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -402,7 +403,7 @@ static void run_row(Session *s, int i)
             finish = 1;
     if (!fake.lose_results) {
         out->token = fake.token ? fake.token : next;
-        out->logprob = -(float)next;
+        out->logprob = fake.not_finite ? NAN : -(float)next;
         out->finish = finish;
         __atomic_store_n(&out->length, n, __ATOMIC_RELEASE);
     }

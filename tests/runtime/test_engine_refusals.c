@@ -33,7 +33,8 @@ static void test_dead(void **state)
     while (!s && ftx_engine_busy(b.engine))
         s = ftx_engine_step(b.engine, event, 4, &n, &err);
     says(s, FTX_EDEVICE, &err,
-         "sampled token 61 of a vocabulary of 61: the logits may not be finite (FTX_NAN=1 finds where)");
+         "request 1: token 61 was sampled at position 3, from logits that are not finite numbers (FTX_NAN=1 finds "
+         "where)");
     strcpy(reason, err.text);
     fake.token = 0;
     says(ftx_engine_encode(b.engine, &encode, &err), FTX_EDEVICE, &err, reason);

@@ -167,14 +167,17 @@ static void test_weights_of_the_host(void **state)
         int64_t layers;
         uint64_t memory;
         uint32_t ranks;
+        FtxDeviceKind device;
         const char *text;
     } bad[] = {
-        {FTX_NO_GPU_LAYERS, 1, 1,
+        {FTX_NO_GPU_LAYERS, 1, 1, FTX_DEVICE_AUTO,
          "gpu_memory (--gpu-memory) and gpu_layers (--gpu-layers) are two ways to say one thing"},
-        {3, 1, 1, "set one of them"},
-        {-2, 0, 1, "gpu_layers is -2: expected a number of layers, or FTX_NO_GPU_LAYERS"},
-        {3, 0, 2, "gpu_layers (--gpu-layers): not for an artifact of several ranks"},
-        {0, 1, 2, "gpu_memory (--gpu-memory): not for an artifact of several ranks"},
+        {3, 1, 1, FTX_DEVICE_AUTO, "set one of them"},
+        {-2, 0, 1, FTX_DEVICE_AUTO, "gpu_layers is -2: expected a number of layers, or FTX_NO_GPU_LAYERS"},
+        {3, 0, 2, FTX_DEVICE_AUTO, "gpu_layers (--gpu-layers): not for an artifact of several ranks"},
+        {0, 1, 2, FTX_DEVICE_AUTO, "gpu_memory (--gpu-memory): not for an artifact of several ranks"},
+        {3, 0, 1, FTX_DEVICE_CPU, "gpu_layers (--gpu-layers): for a GPU; on the CPU all weights are in host memory"},
+        {0, 1, 1, FTX_DEVICE_CPU, "gpu_memory (--gpu-memory): for a GPU"},
     };
     FtxModelInfo info;
     FtxModel *m;
@@ -182,8 +185,11 @@ static void test_weights_of_the_host(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        const FtxOptions o = {
-            .size = sizeof(FtxOptions), .gpu_layers = bad[i].layers, .gpu_memory = bad[i].memory, .threads = 1};
+        const FtxOptions o = {.size = sizeof(FtxOptions),
+                              .device = bad[i].device,
+                              .gpu_layers = bad[i].layers,
+                              .gpu_memory = bad[i].memory,
+                              .threads = 1};
 
         cpu.facts.ranks = bad[i].ranks;
         assert_int_equal(ftx_model_open("both", &o, &m, &err), FTX_EINVAL);
@@ -211,6 +217,32 @@ static void test_weights_of_the_host(void **state)
     assert_int_equal(open_as("both", FTX_DEVICE_CUDA, &m, &err), FTX_OK);
     assert_string_equal(logged, "weights: 5.000 GB on the GPU, 11.000 GB in host memory, of them no layer");
     ftx_model_close(m);
+}
+
+/* Who says what a GPU is to hold gets a GPU or an error, not a run on the CPU. */
+static void test_no_fall(void **state)
+{
+    const FtxOptions memory = {.size = sizeof(FtxOptions), .gpu_memory = 1, .threads = 1};
+    const FtxOptions layers = {.size = sizeof(FtxOptions), .gpu_layers = FTX_NO_GPU_LAYERS, .threads = 1};
+    FtxModel *m;
+    FtxError err;
+
+    (void)state;
+    assert_int_equal(ftx_model_open("both", &layers, &m, &err), FTX_OK);
+    assert_device(m, "fake", "");
+    fake.open = FTX_EINVAL; /* what a budget that is too small gives */
+    assert_int_equal(ftx_model_open("both", &memory, &m, &err), FTX_EINVAL);
+    assert_non_null(strstr(err.text, "does not open"));
+    assert_null(m);
+    assert_int_equal(ftx_model_open("both", &layers, &m, &err), FTX_EINVAL);
+    fake.open = FTX_OK;
+    fake.probe = FTX_ENODEVICE;
+    assert_int_equal(ftx_model_open("both", &memory, &m, &err), FTX_ENODEVICE);
+    assert_string_equal(err.text, "gpu_memory (--gpu-memory): no fake GPU");
+    assert_int_equal(ftx_model_open("both", &layers, &m, &err), FTX_ENODEVICE);
+    assert_string_equal(err.text, "gpu_layers (--gpu-layers): no fake GPU");
+    assert_null(m);
+    assert_int_equal(opened, closed);
 }
 
 static void test_weights_missing(void **state)
@@ -345,6 +377,7 @@ int main(void)
         cmocka_unit_test_setup(test_auto, setup),
         cmocka_unit_test_setup(test_asked, setup),
         cmocka_unit_test_setup(test_weights_of_the_host, setup),
+        cmocka_unit_test_setup(test_no_fall, setup),
         cmocka_unit_test_setup(test_weights_missing, setup),
         cmocka_unit_test_setup(test_limits, setup),
         cmocka_unit_test_setup(test_order_of_closing, setup),
