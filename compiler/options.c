@@ -1,10 +1,12 @@
 /* options.c - what a compile without --target is for, and options that contradict one another. */
 #include "compile.h"
 
+#include <string.h>
 #include <sys/stat.h>
 
-#include "gguf/gguf.h"
 #include "instantiate/instantiate.h"
+#include "../runtime/artifact/ftx_format.h"
+#include "../runtime/artifact/trailer.h"
 #include "../runtime/device/device.h"
 
 /* Without --target: the CPU, and this machine's GPU where there is one. */
@@ -17,24 +19,21 @@ const char *options_targets(Arena *keep)
     return arena_printf(keep, "cpu,sm_%u%s", id / 10, id % 10 ? "a" : "");
 }
 
-static bool same_file(const char *a, const char *b)
+/* Whether a file would be lost that is no artifact: a part of the model, an adapter, a tuning file, anything else. A program
+ * may be an artifact that has lost its end. An empty file, and what is no regular file, is not lost. */
+static bool is_lost(const char *path)
 {
-    struct stat x, y;
+    const size_t magic = sizeof FTX_MAGIC - 1;
+    FileMap file, artifact;
+    struct stat is;
+    bool lost;
 
-    return a && b && stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
-/* Whether it is the second or a later file of a model in several GGUF files. */
-static bool is_later_part(const char *path, const char *first)
-{
-    Arena *keep = arena_open();
-    const char *part;
-    bool is = false;
-
-    for (int64_t no = 2; !is && (part = gguf_part(first, no, keep)); no++)
-        is = same_file(path, part);
-    arena_close(keep);
-    return is;
+    if (!path || stat(path, &is) || !S_ISREG(is.st_mode) || !is.st_size || file_map(path, &file, NULL))
+        return false;
+    lost =
+        !trailer_find(file, &artifact, NULL) && (artifact.bytes < magic || memcmp(artifact.at, FTX_MAGIC, magic) != 0);
+    file_unmap(&file);
+    return lost;
 }
 
 bool options_check(const CompileOptions *o, const Spec *s, const Targets *t, Diag *d)
@@ -49,8 +48,7 @@ bool options_check(const CompileOptions *o, const Spec *s, const Targets *t, Dia
         return diag_error(d, (Loc){0}, "--lora: an adapter changes weights, and --no-weights stores none");
     if (o->n_adapters && !s->weights)
         return diag_error(d, (Loc){s->path, 0}, "has no weights that --lora could change");
-    if (same_file(o->out, o->spec) || same_file(o->out, s->weights) || same_file(o->out, s->tokenizer) ||
-        (s->gguf && is_later_part(o->out, o->spec)))
-        return diag_error(d, (Loc){0}, "%s: the artifact would overwrite a file that it is made from", o->out);
+    if (is_lost(o->out))
+        return diag_error(d, (Loc){0}, "%s: the artifact would overwrite this file, which is no artifact", o->out);
     return true;
 }

@@ -97,10 +97,6 @@ bool gguf_read(const char *path, const void *p, size_t n, Arena *keep, Gguf *out
  * maps   the files that were mapped are added, also where it fails; the caller unmaps them */
 bool gguf_join(Gguf *g, Arena *keep, FileMaps *maps, Diag *d);
 
-/* The path of part `no`, from 1 on, of a model whose first file is named as the first of several. NULL: its name says that there
- * are fewer parts, or that it is a whole model. */
-const char *gguf_part(const char *first, int64_t no, Arena *keep);
-
 /* Bytes of a file's name without its end, ".gguf" or "-00001-of-00003.gguf". */
 size_t gguf_stem(const char *name);
 

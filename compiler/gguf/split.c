@@ -57,14 +57,6 @@ static const char *part_path(const char *path, int64_t no, int64_t count, Arena 
     return arena_printf(keep, "%.*s-%05" PRId64 "-of-%05" PRId64 ".gguf", (int)gguf_stem(path), path, no + 1, count);
 }
 
-const char *gguf_part(const char *first, int64_t no, Arena *keep)
-{
-    const size_t n = strlen(first);
-    const int64_t count = is_part(first, n) ? strtol(first + n - strlen("00003.gguf"), NULL, 10) : 0;
-
-    return no <= count ? part_path(first, no - 1, count, keep) : NULL;
-}
-
 static bool read_count(const Gguf *g, const char *name, int64_t *out, Diag *d)
 {
     const GgufKey *k = gguf_key(g, name);

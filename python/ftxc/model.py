@@ -245,13 +245,15 @@ class Model:
         if kind not in kinds or (ordinal and (kind != "cuda" or not ordinal.isdigit())):
             raise ValueError(f"device: expected auto, cpu, cuda or cuda:N, found {device!r}")
         options.device, options.ordinal = kinds[kind], int(ordinal or 0)
-        options.threads, options.random_weights, options.kv_bytes = threads, random_weights, kv_bytes
         options.prefix_cache, options.overcommit = int(prefix_cache), int(overcommit)
-        options.swap_bytes = swap_bytes
-        if gpu_layers is not None and gpu_layers < 0:
+        for name, value, bits in (("threads", threads, 31), ("random_weights", random_weights, 64), ("kv_bytes", kv_bytes, 64),
+                                  ("swap_bytes", swap_bytes, 64), ("gpu_memory", gpu_memory, 64)):
+            if not 0 <= value < 1 << bits:  # ctypes would take the lower bits of any number
+                raise ValueError(f"{name}: expected 0 to 2**{bits} - 1, found {value}")
+            setattr(options, name, value)
+        if gpu_layers is not None and not 0 <= gpu_layers < 1 << 31:
             raise ValueError(f"gpu_layers: expected a number of layers, found {gpu_layers}")
         options.gpu_layers = 0 if gpu_layers is None else gpu_layers or -1  # FTX_NO_GPU_LAYERS
-        options.gpu_memory = gpu_memory
         self._model = ctypes.c_void_p()
         call("ftx_model_open", os.fsencode(path), ctypes.byref(options), ctypes.byref(self._model))
         try:

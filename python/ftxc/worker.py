@@ -123,23 +123,29 @@ class Worker:
     # --- the thread -------------------------------------------------------------------------------------
 
     def _run(self):
-        while not self._closing and not self._failed:
-            with self._wake:
-                while not (self._new or self._cancelled or self._calls or self._running or self._closing):
-                    self._wake.wait()
-            if self._closing:
-                break
-            self._cancel()
-            self._submit()
-            try:
-                if self._running:
-                    self._step()
-                elif self._calls:
-                    self._answer(*self._calls.popleft())
-            except Error as error:  # of a step: the device failed
+        try:
+            while self._turn():
+                pass
+        except BaseException as error:  # of a step: the device failed; of a sink: whoever waits must not wait for ever
+            with self._wake:  # what was left before is in the lists
                 self._failed = error
         self._end(self._failed or RuntimeError("the model was closed"))
         lib.ftx_engine_close(self._engine)
+
+    def _turn(self):
+        """False: the worker is closed."""
+        with self._wake:
+            while not (self._new or self._cancelled or self._calls or self._running or self._closing):
+                self._wake.wait()
+        if self._closing:
+            return False
+        self._cancel()
+        self._submit()
+        if self._running:
+            self._step()
+        elif self._calls:
+            self._answer(*self._calls.popleft())
+        return True
 
     def _submit(self):
         """Gives the engine what it has room for. While a call waits, nothing new begins."""
@@ -202,7 +208,8 @@ class Worker:
 
     def _end(self, error):
         for job in [*self._running.values(), *self._new]:
-            job.sink(error)
+            with contextlib.suppress(Exception):
+                job.sink(error)
         for _, future in self._calls:
             future.set_exception(error)
         self._running.clear()

@@ -356,7 +356,7 @@ def split():
             part = ROOM / ("split-%05d-of-00003.gguf" % i)
             was = part.read_bytes()
             code, _, err = run("compile", ROOM / "split-00001-of-00003.gguf", "-t", "cpu", "-q", "-o", part, *no_weights)
-            if code != 2 or "would overwrite a file that it is made from" not in err or part.read_bytes() != was:
+            if code != 2 or "would overwrite this file, which is no artifact" not in err or part.read_bytes() != was:
                 sys.exit("split: an artifact over part %d: exit code %d: %s" % (i, code, err))
     code, _, err = run("compile", ROOM / "split-00001-of-00003.gguf", "-t", "cpu", "-q", "-o",
                        ROOM / "split-00004-of-00003.gguf")  # is none of its parts

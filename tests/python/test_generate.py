@@ -79,6 +79,12 @@ class Generate(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "gpu_layers.*: for a GPU"):
             ftxc.Model(self.path, device="cpu", gpu_layers=0)
 
+    def test_numbers_out_of_range(self):
+        for name, value in (("kv_bytes", -1), ("kv_bytes", 1 << 64), ("swap_bytes", -1), ("gpu_memory", -1),
+                            ("gpu_memory", 1 << 64), ("random_weights", -1), ("threads", 1 << 32), ("gpu_layers", 1 << 64)):
+            with self.assertRaisesRegex(ValueError, f"^{name}: expected .*, found {value}$"):
+                ftxc.Model(self.path, device="cpu", **{name: value})
+
     def test_as_ftxc_run(self):
         draw = random.Random(5)
         for _ in range(CASES):
@@ -237,6 +243,20 @@ class Generate(unittest.TestCase):
                 os._exit(0 if "open it in the child" in str(error) else 2)
             os._exit(1)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
+
+    def test_sink_that_fails(self):
+        """What goes wrong on the engine's thread reaches all that wait, and those that come later."""
+        with models.model("llama") as model:
+            stream = model.stream([1, 2, 3], max_new=1000, ignore_eos=True)
+
+            def sink(_):
+                raise MemoryError("no memory for an event")
+
+            model._worker.submit(model._request([1, 2], {"max_new": 4}), sink)
+            with self.assertRaisesRegex(MemoryError, "no memory for an event"):
+                list(stream)
+            with self.assertRaisesRegex(MemoryError, "no memory for an event"):
+                model.generate([1])
 
     def test_closed(self):
         model = models.model("llama")

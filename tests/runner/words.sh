@@ -27,6 +27,20 @@ refused 1 'is not an ftx artifact' run README.md x
 refused 1 'fable.lua: is not an ftx artifact, which ftxc compile makes of a spec' run specs/fable.lua x
 refused 2 'it has no config.json' compile "$room/empty" -o "$room/x.ftx"
 refused 1 'no spec there' compile "$room/none.lua" -o "$room/x.ftx"
+cp -R tests/models/tiny-llama "$room/checkout"
+echo 'return {}' >"$room/checkout/tune.lua"
+printf x >"$room/checkout/short"
+for file in model.safetensors config.json golden.json tune.lua short; do # an artifact replaces no file that it is made from, nor any other
+    cp "$room/checkout/$file" "$room/was"
+    refused 2 "$file: the artifact would overwrite this file, which is no artifact" \
+        compile "$room/checkout" -t cpu -o "$room/checkout/$file"
+    cmp "$room/checkout/$file" "$room/was"
+done
+: >"$room/new.ftx"
+head -c 5000 "$FTXC" >"$room/damaged" # as a program that has lost its end
+for out in new.ftx new.ftx damaged; do
+    "$FTXC" compile "$room/checkout" -t cpu -q -o "$room/$out"
+done
 refused 1 'cannot be written: it is a folder' compile tests/models/tiny-llama -o "$room/empty"
 refused 1 'cannot be written: No such file' compile tests/models/tiny-llama -o "$room/no/x.ftx"
 refused 1 'cannot be written' compile tests/models/tiny-llama -o /proc/x.ftx
