@@ -1,5 +1,5 @@
 -- bert.lua - encoder: learned positions, token types, LayerNorm after each residual sum, GELU. Devlin et al.
--- 2018. RoBERTa is this with positions that begin at 2 (specs/roberta.lua).
+-- 2018.
 --
 -- T tokens of all texts, S texts, D hidden. Results: a vector for each token and one for each text (pooling).
 local nn = require "nn"
@@ -43,5 +43,5 @@ return function(given)
     + nn.positions(nn.weight("embeddings.position_embeddings.weight", { c.positions, c.hidden }), c.first_position)
   h = blocks.norm(h, "embeddings.LayerNorm", c.norm_eps)            -- [T, D]
   h = encoder.layers(c, h, names)
-  return encoder.vectors(c, h, heads)
+  return nn.vectors(h, encoder.pool(c, h, heads))
 end

@@ -35,5 +35,5 @@ return function(given)
     + nn.positions(nn.weight("embeddings.position_embeddings.weight", { c.positions, c.hidden }))
   h = blocks.norm(h, "embeddings.LayerNorm", c.norm_eps)            -- [T, D]
   h = encoder.layers(c, h, names)
-  return encoder.vectors(c, h, heads)
+  return nn.vectors(h, encoder.pool(c, h, heads))
 end

@@ -125,7 +125,8 @@ return function(given)
   config.split_hidden("encoder", c)
   local columns = c.embedding > 0 and c.embedding or c.hidden
   nn.checkpoint {
-    prefixes = c.prefixes, heads = c.dropped, unused = { "embeddings.position_ids" },
+    prefixes = c.prefixes, heads = c.dropped,
+    unused = { "embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias" },
     renamed = { "LayerNorm.weight", "LayerNorm.gamma", "LayerNorm.bias", "LayerNorm.beta" },
   }
   local function table_of(name, rows) return nn.weight(name .. ".weight", { rows, columns }) end

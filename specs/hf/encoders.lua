@@ -7,13 +7,14 @@ local harmless = require("lib.harmless").encoders
 -- BERT's; a class has its own where it differs. false: it has no such field or tensor.
 local bert = {
   eps = 1e-12, activation = "gelu", activations = hf.activations, positions = 512, types = 2,
+  sizes = {},                                                       -- hidden, layers, heads and ffn of files that lack them
   fields = {                                                        -- of config.json
     hidden = "hidden_size", layers = "num_hidden_layers", heads = "num_attention_heads", ffn = "intermediate_size",
     eps = "layer_norm_eps", activation = "hidden_act", positions = "max_position_embeddings", types = "type_vocab_size",
   },
   older = {},                                                       -- names of fields in older files, all or none
   prefixes = {},
-  dropped = { "cls.", "lm_head.", "classifier.", "qa_outputs.", "pooler." },
+  dropped = { "cls.", "lm_head.", "classifier.", "qa_outputs." },
   names = {                                                         -- of tensors: see encoder.lua
     embedding = "embeddings.word_embeddings", types = "embeddings.token_type_embeddings",
     embedding_norm = "embeddings.LayerNorm", layers = "encoder.layer.",
@@ -90,19 +91,55 @@ local gte_names = {
   down = "mlp.down_proj", ffn_norm = "mlp_ln",
 }
 
+-- Sizes that a file may lack.
+local base = { hidden = 768, layers = 12, heads = 12, ffn = 3072 }
+
+local function bert_positions(config, c, positions, first)
+  c.positions, c.first_position = positions, first
+  config:only("position_embedding_type", "absolute", "absolute")
+end
+
 local classes = {
+  Bert = {
+    prefixes = { "bert." }, classifies = true, sizes = base, names = { positions = "embeddings.position_embeddings" },
+    set = function(config, c, positions, _, head)
+      bert_positions(config, c, positions)
+      if c.outputs then first_token(c, "pooler.dense", "tanh", "classifier") else pooler(config, c, head, "pooler.dense") end
+    end,
+  },
+  Roberta = {                                                       -- positions begin behind the row of the padding
+    prefixes = { "roberta." }, classifies = true, sizes = base, names = { positions = "embeddings.position_embeddings" },
+    set = function(config, c, positions, _, head)
+      bert_positions(config, c, positions, config:count("pad_token_id", 0, 2 ^ 24, 1) + 1)
+      if c.outputs then first_token(c, "classifier.dense", "tanh", "classifier.out_proj")
+      else pooler(config, c, head, "pooler.dense") end
+    end,
+  },
+  DistilBert = {                                                    -- BERT without token types and pooler
+    prefixes = { "distilbert." }, classifies = true, sizes = { hidden = 768, layers = 6, heads = 12, ffn = 3072 },
+    dropped = { "vocab_transform.", "vocab_layer_norm.", "vocab_projector.", "pre_classifier.", "classifier.", "qa_outputs." },
+    fields = { hidden = "dim", layers = "n_layers", heads = "n_heads", ffn = "hidden_dim", eps = false, types = false,
+               activation = "activation" },
+    names = { positions = "embeddings.position_embeddings", layers = "transformer.layer.",
+              q = "attention.q_lin", k = "attention.k_lin", v = "attention.v_lin", out = "attention.out_lin",
+              attention_norm = "sa_layer_norm", up = "ffn.lin1", down = "ffn.lin2", ffn_norm = "output_layer_norm" },
+    set = function(_, c, positions)
+      c.positions = positions
+      if c.outputs then first_token(c, "pre_classifier", "relu", "classifier") end
+    end,
+  },
   Electra = {
     prefixes = { "electra." }, classifies = true,
     dropped = { "generator_", "discriminator_predictions.", "classifier.", "qa_outputs.", "sequence_summary." },
     names = { positions = "embeddings.position_embeddings", project = "embeddings_project" },
     set = function(config, c, positions)
-      c.positions, c.embedding = positions, config:count("embedding_size", 1, 2 ^ 17, 128)
-      config:only("position_embedding_type", "absolute", "absolute")
+      c.embedding = config:count("embedding_size", 1, 2 ^ 17, 128)
+      bert_positions(config, c, positions)
       if c.outputs then first_token(c, "classifier.dense", "gelu_erf", "classifier.out_proj") end
     end,
   },
   MPNet = {                                                         -- positions begin behind the row of the padding
-    prefixes = { "mpnet." }, classifies = true, dropped = { "lm_head.", "classifier.", "qa_outputs.", "pooler." },
+    prefixes = { "mpnet." }, classifies = true,
     fields = { types = false },
     names = { positions = "embeddings.position_embeddings", distances = "encoder.relative_attention_bias",
               q = "attention.attn.q", k = "attention.attn.k", v = "attention.attn.v", out = "attention.attn.o",
@@ -141,8 +178,8 @@ local classes = {
     names = { positions = "embeddings.position_embeddings", embedding_norm = false,
               attention_norm = "attention.self_attn_layer_norm", ffn_norm = "LayerNorm", final_norm = "encoder.LayerNorm" },
     set = function(config, c, positions, _, head)
-      c.norm_first, c.positions, c.first_position = true, positions, config:count("pad_token_id", 0, 2 ^ 24, 1) + 1
-      config:only("position_embedding_type", "absolute", "absolute")
+      c.norm_first = true
+      bert_positions(config, c, positions, config:count("pad_token_id", 0, 2 ^ 24, 1) + 1)
       if c.outputs then first_token(c, "classifier.dense", "tanh", "classifier.out_proj")
       else pooler(config, c, head, "pooler.dense") end
     end,
@@ -238,12 +275,12 @@ local function read(config, class, head)
   local classifier, of_tokens = head == "ForSequenceClassification", rawget(hf.token_heads, head)
   local c = {
     vocab = config:count("vocab_size", 2, 2 ^ 24),
-    hidden = config:count(field.hidden, 1, 2 ^ 17),
-    layers = config:count(field.layers, 1, 1024),
-    heads = config:count(field.heads, 1, 1024),
-    ffn = config:count(field.ffn, 1, 2 ^ 20),
+    hidden = config:count(field.hidden, 1, 2 ^ 17, class.sizes.hidden),
+    layers = config:count(field.layers, 1, 1024, class.sizes.layers),
+    heads = config:count(field.heads, 1, 1024, class.sizes.heads),
+    ffn = config:count(field.ffn, 1, 2 ^ 20, class.sizes.ffn),
     types = field.types and config:count(field.types, 0, 1024, class.types) or 0,
-    norm_eps = config:number(field.eps, 1e-30, 1, class.eps),
+    norm_eps = field.eps and config:number(field.eps, 1e-30, 1, class.eps) or class.eps,
     prefixes = class.prefixes,
     dropped = class.dropped,
     names = setmetatable({}, { __index = class.names }),
@@ -267,6 +304,7 @@ end
 
 -- A function of config and head for each beginning of a name; nil: the head is not read.
 local readers = {}
+classes.XLMRoberta, classes.Camembert = classes.Roberta, classes.Roberta
 for name, class in pairs(classes) do
   setmetatable(class, { __index = bert })
   if class.fields ~= bert.fields then setmetatable(class.fields, { __index = bert.fields }) end

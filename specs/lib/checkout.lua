@@ -1,35 +1,20 @@
 -- checkout.lua - a Hugging Face checkout to a model. ftxc calls this with the folder's files;
--- specs/hf/ARCHITECTURE.lua knows what the config.json of one architecture means.
+-- specs/hf/ knows what the config.json of an architecture means.
 local ftx = require "ftx"
 local nn = require "nn"
 local hf = require "lib.hf"
 local decoders = require "hf/decoders"
 local seq2seqs = require "hf/seq2seqs"
-local by_parts = require "hf/encoders"
+local encoders = require "hf/encoders"
 local text_of = require "hf/wrappers"
 
 local SEQUENCES = 16 -- limits.sequences
 
--- The names of encoders, and the one whose files in specs/hf/ read them.
-local encoders = { Bert = "Bert", Roberta = "Roberta", XLMRoberta = "Roberta", Camembert = "Roberta",
-                   DistilBert = "DistilBert" }
-
--- What may follow such a name, and what is read in its place: for most heads the encoder alone.
+-- What may follow an encoder's name, and what is read in its place: for most heads the encoder alone.
 local heads = { Model = "Model", ForSequenceClassification = "ForSequenceClassification", ForMaskedLM = "Model",
                 ForPreTraining = "Model", ForTokenClassification = "ForTokenClassification",
                 ForQuestionAnswering = "ForQuestionAnswering",
                 ForMultipleChoice = "Model", ForNextSentencePrediction = "Model" }
-
--- An encoder with classes of each token.
-local function of_tokens(read, head)
-  return function(config)
-    local more = { of_tokens = hf.token_heads[head], pooling = "none" }
-    local model = hf.token_classifier(config, head, {})
-    more.labels = #model.labels
-    for key, value in pairs(read(config, more)) do model[key] = value end
-    return model
-  end
-end
 
 -- What reads an architecture, and the file that it stands in; nil: nothing does. vectors: see architecture()
 local function reader(name, vectors)
@@ -40,14 +25,7 @@ local function reader(name, vectors)
     local head = string.sub(name, 1, #encoder) == encoder and rawget(heads, string.sub(name, #encoder + 1))
     return head and vectors and rawget(hf.token_heads, head) and "Model" or head
   end
-  for encoder, as in pairs(encoders) do
-    local head = head_of(encoder)
-    if head and rawget(hf.token_heads, head) then
-      return of_tokens(require("hf/" .. as .. "Model"), head), "hf/" .. as .. "Model.lua"
-    end
-    if head then return require("hf/" .. as .. head), "hf/" .. as .. head .. ".lua" end
-  end
-  for encoder, read in pairs(by_parts) do
+  for encoder, read in pairs(encoders) do
     local head = head_of(encoder) or name == encoder .. "ModelWithProjection" and "ModelWithProjection"
     if head then return function(config) return read(config, head) end, "hf/encoders.lua" end
   end
@@ -60,7 +38,6 @@ local function nearest(config, name)
   for class in pairs(decoders.classes) do table.insert(known, class) end
   for class in pairs(seq2seqs.classes) do table.insert(known, class) end
   for encoder in pairs(encoders) do table.insert(known, encoder .. "Model") end
-  for encoder in pairs(by_parts) do table.insert(known, encoder .. "Model") end
   for _, other in ipairs(known) do
     local n = 0
     while n < #name and string.sub(name, 1, n + 1) == string.sub(other, 1, n + 1) do n = n + 1 end

@@ -20,7 +20,6 @@ function encoder.fields(more)
     norm_eps = config.number(0, 1, 1e-12),
     activation = config.word(config.activations, "gelu_erf"),
     labels = config.count(0, 2 ^ 20, 0),                            -- classes of a classifier; 0: none
-    of_tokens = config.word({ "", "classifier", "qa_outputs" }, ""), -- the linear of each token to its classes; "": none
   }
   for k, v in pairs(more) do fields[k] = v end
   return fields
@@ -39,19 +38,13 @@ end
 
 -- The vector of each text, by c.pooling: none, mean, first, or a key of `heads`, which names the weights of a
 -- linear of the first token, its activation, and the weights of the classifier.
-local function pool(c, h, heads)                                    -- h [T, D]
+function encoder.pool(c, h, heads)                                  -- h [T, D]
   if c.pooling == "none" then return nil end
   if c.pooling == "mean" then return nn.pool_mean(h) end
   local y, head = nn.select_first(h), heads[c.pooling]              -- [S, D]
   if head then y = nn.act(blocks.project(y, head.product, c.hidden), head.activation) end
   if c.labels == 0 then return y end
   return blocks.project(y, head and head.classifier or "classifier", c.labels)
-end
-
--- The end of the graph: the classes of each token [T, labels], or h and the vector of each text.
-function encoder.vectors(c, h, heads)                               -- h [T, D]
-  if c.of_tokens ~= "" then return nn.vectors(blocks.project(h, c.of_tokens, c.labels)) end
-  return nn.vectors(h, pool(c, h, heads))
 end
 
 return encoder

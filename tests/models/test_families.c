@@ -12,7 +12,7 @@
 #include "runtime/base/arena.h"
 #include "tests/temp.h"
 
-enum { MAX_CASES = 256, MAX_PROMPT = 32, MORE = 12, MAX_VALUES = 4096, COPIES = 3 };
+enum { MAX_CASES = 512, MAX_PROMPT = 32, MORE = 12, MAX_VALUES = 4096, COPIES = 3 };
 
 typedef struct Case {
     char name[64], folder[600];  /* the checkout that is made of it */
