@@ -16,7 +16,7 @@ typedef struct Vectors {
     FtxModel *model;
     FtxModelInfo info;
     size_t count, tokens;
-    int32_t *lengths, *ids; /* [count], [tokens] */
+    int32_t *lengths, *ids;        /* [count], [tokens] */
     float *hidden, *pooled, *mean; /* [tokens][hidden], [count][pooled], [count][hidden] */
     FtxError *errors;
 } Vectors;
@@ -189,8 +189,8 @@ static json_t *token_labels_json(const Vectors *v, size_t at, int32_t n)
             json_object_set_new(scores, key, runner_json_number(s[k].score));
             free(key);
         }
-        json_array_append_new(list, json_pack("{so,si,so}", "token", token_json(v, v->ids[t]), "id", (int)v->ids[t],
-                                              "labels", scores));
+        json_array_append_new(
+            list, json_pack("{so,si,so}", "token", token_json(v, v->ids[t]), "id", (int)v->ids[t], "labels", scores));
         free(s);
     }
     return list;

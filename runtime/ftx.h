@@ -196,7 +196,7 @@ typedef struct FtxModelInfo {
     int pooled;         /* encoders: width of the vector of a text; 0: there is none */
     int types;          /* encoders: token types; 0: none */
     int input;          /* encoders: width of hidden states in place of tokens; 0: not taken */
-    int labels;         /* classifiers: classes, as many as pooled, or with pooled 0, of each token, as hidden; 0: none */
+    int labels; /* classifiers: classes, as many as pooled, or with pooled 0, of each token, as hidden; 0: none */
     FtxScoring scoring; /* classifiers: how numbers become scores */
     bool has_tokenizer;
     uint64_t weight_bytes, engine_bytes; /* memory on the device: of the model, and of each engine */

@@ -42,9 +42,9 @@ typedef struct Checkout {
     const char *generation_path;
     const char *modules_path, *pooling_path;
     json_t *config, *generation, *modules, *pooling; /* NULL: there is no such file */
-    json_t *dense; /* of the linear layers in modules: [{ folder, path, config }]; NULL: there are none */
-    json_t *tensors;                                 /* an object whose keys are the names of all tensors, or NULL */
-    const char *text;                                /* config.json and generation_config.json, for the artifact */
+    json_t *dense;    /* of the linear layers in modules: [{ folder, path, config }]; NULL: there are none */
+    json_t *tensors;  /* an object whose keys are the names of all tensors, or NULL */
+    const char *text; /* config.json and generation_config.json, for the artifact */
 } Checkout;
 
 bool checkout_read(const char *folder, Arena *keep, Checkout *c, Diag *d);

@@ -28,9 +28,9 @@ typedef struct Spec {
     NameList renamed;  /* "LayerNorm.weight", "LayerNorm.gamma": the end of a name, and an older one, in turn */
     NameList ignored;  /* tensors that may stay unused; * stands for digits */
     NameList copies;   /* "lm_head.weight", "wte.weight": an unused tensor and the weight that it must equal, in turn */
-    NameList stored; /* "blk.*.attn_q", "model.layers.*.self_attn.q_proj": a tensor's name in the file and the weight's
+    NameList stored;  /* "blk.*.attn_q", "model.layers.*.self_attn.q_proj": a tensor's name in the file and the weight's
                             name, in turn, without ".weight" and ".bias"; * stands for digits */
-    NameList paired; /* of these file names: the rows of a head lie as neighbouring pairs (RoPE), not as halves */
+    NameList paired;  /* of these file names: the rows of a head lie as neighbouring pairs (RoPE), not as halves */
     NameList folders; /* "2_Dense": beside the weights' file; its tensors are called "2_Dense.NAME" */
     NameList head_names; /* "cls.": how the tensors of heads begin, which may stay unused and are counted */
     int32_t ends[FTX_MAX_ENDS];

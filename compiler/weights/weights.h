@@ -12,7 +12,8 @@ typedef struct Checkpoint Checkpoint; /* its files, mapped until it is closed */
  * them, or a GGUF file. */
 bool checkpoint_open(const char *path, Arena *keep, Checkpoint **out, Diag *d);
 
-/* Adds the tensors of further folders (Spec.folders), each with its model.safetensors. Right after opening. */
+/* Adds the tensors of further folders (Spec.folders), each with its model.safetensors. Right after opening; the names
+ * are sorted by checkpoint_rename. */
 bool checkpoint_add(Checkpoint *c, const Spec *spec, Arena *keep, Diag *d);
 
 /* Gives the tensors the names of weights, where the spec says how the file calls them (Spec.stored). Next. */

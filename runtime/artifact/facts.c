@@ -111,8 +111,8 @@ static FtxStatus check_numbers(const Artifact *a, FtxError *err)
                         f->source_context, f->pooled, f->start);
     if (f->states && f->kind != FTX_MODEL_DECODER)
         return ftx_fail(err, FTX_EFORMAT, "its states of %u do not belong to kind %u", f->states, f->kind);
-    if ((!encoder && (f->input || f->n_labels)) || (f->n_labels && f->n_labels != (f->pooled ? f->pooled : f->hidden)) ||
-        f->scoring > FTX_SCORING_SOFTMAX)
+    if ((!encoder && (f->input || f->n_labels)) ||
+        (f->n_labels && f->n_labels != (f->pooled ? f->pooled : f->hidden)) || f->scoring > FTX_SCORING_SOFTMAX)
         return ftx_fail(err, FTX_EFORMAT, "its input of %u, %u labels and scoring %u do not belong to a vector of %u",
                         f->input, f->n_labels, f->scoring, f->pooled ? f->pooled : f->hidden);
     if (!artifact_has_string(a, f->name) || !artifact_has_string(a, f->sidecar) || !artifact_has_string(a, f->labels))

@@ -127,12 +127,13 @@ typedef struct FtxFacts { /* 288 bytes */
     uint32_t bad_words;      /* ids of all bad words of a request, the model's among them */
     uint32_t source_vocab;   /* FTX_MODEL_SEQ2SEQ: ids of a source are below it */
     uint32_t input;          /* FTX_MODEL_ENCODER: width of hidden states in place of ids; 0: takes none */
-    uint32_t n_labels;       /* classifiers: as many as `pooled`, or with `pooled` 0 (classes of each token) as `hidden`; 0: none */
-    uint32_t labels;         /* str: the classes' names, one a line */
-    uint32_t scoring;        /* FtxScoring */
-    uint32_t sources;        /* FTX_MODEL_SEQ2SEQ: sources whose keys and values are kept at once */
-    uint32_t ranks;          /* devices that share the model: each has a block of weights; 1: one */
-    uint32_t fixed_sums;     /* 1: on a GPU each value has one order of sums in all programs (precision.sums) */
+    uint32_t
+        n_labels; /* classifiers: as many as `pooled`, or with `pooled` 0 (classes of each token) as `hidden`; 0: none */
+    uint32_t labels;     /* str: the classes' names, one a line */
+    uint32_t scoring;    /* FtxScoring */
+    uint32_t sources;    /* FTX_MODEL_SEQ2SEQ: sources whose keys and values are kept at once */
+    uint32_t ranks;      /* devices that share the model: each has a block of weights; 1: one */
+    uint32_t fixed_sums; /* 1: on a GPU each value has one order of sums in all programs (precision.sums) */
     uint32_t
         whole_prompts; /* 1: tokens of a prompt see later ones, so it is read in one step, and its pages are its own */
     uint32_t states;   /* FTX_MODEL_DECODER: width of $hidden, the states of the last layer; 0: there are none */

@@ -315,8 +315,7 @@ static void heads_left_out(void **state)
         if (strcmp(c.name, "llama-head") != 0)
             continue;
         c.golden = json_deep_copy(c.golden);
-        json_array_foreach(json_object_get(c.golden, "texts"), k, text)
-            json_object_del(text, "pooled");
+        json_array_foreach(json_object_get(c.golden, "texts"), k, text) json_object_del(text, "pooled");
         write_checkout(&c);
         snprintf(c.name, sizeof c.name, "llama-head-none");
         snprintf(c.options, sizeof c.options, "-D pooling=none");
@@ -686,10 +685,10 @@ static void other_fields(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(results),         cmocka_unit_test(heads_left_out), cmocka_unit_test(states_of_decoders),
-                                       cmocka_unit_test(states_of_heads), cmocka_unit_test(sharded),
-                                       cmocka_unit_test(plain_forms),     cmocka_unit_test(written),
-                                       cmocka_unit_test(fields),          cmocka_unit_test(other_fields)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results),         cmocka_unit_test(heads_left_out), cmocka_unit_test(states_of_decoders),
+        cmocka_unit_test(states_of_heads), cmocka_unit_test(sharded),        cmocka_unit_test(plain_forms),
+        cmocka_unit_test(written),         cmocka_unit_test(fields),         cmocka_unit_test(other_fields)};
 
     if (argc > 2)
         only = argv[2];

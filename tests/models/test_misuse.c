@@ -200,6 +200,8 @@ static void vectors(void **state)
     REFUSED(ftx_engine_encode(o.e, &j, &err), "max_tokens: only for texts");
     j = job, j.truncate = FTX_TRUNCATE_FIRST;
     REFUSED(ftx_engine_encode(o.e, &j, &err), "truncate: only for texts");
+    j = job, j.ids = NULL, j.input = (const float[512]){0}, j.text_ids = &(int32_t){0};
+    REFUSED(ftx_engine_encode(o.e, &j, &err), "text_ids: hidden states have none");
     j = (FtxEncode){.size = sizeof(FtxEncode), .count = 1, .text = text, .pooled = pooled};
     REFUSED(ftx_engine_encode(o.e, &j, &err), "no tokenizer");
     j.truncate = (FtxTruncate)9;

@@ -101,9 +101,11 @@ static void test_checkout_dense(void **state)
     assert_int_equal(r.spec.pooled, 32);
     assert_int_equal(r.spec.folders.n, 0);
     drop(&r);
-    put(&f, "modules.json", "[{\"type\": \"s.Transformer\", \"path\": \"\"}, {\"type\": \"s.Dense\", \"path\": \"2\"}]");
+    put(&f, "modules.json",
+        "[{\"type\": \"s.Transformer\", \"path\": \"\"}, {\"type\": \"s.Dense\", \"path\": \"2\"}]");
     refuse_checkout(&f, "module 2 is s.Dense");
-    put(&f, "modules.json", "[{\"type\": \"s.Transformer\", \"path\": \"\"}, {\"type\": \"s.Dense\", \"path\": \"../2\"}]");
+    put(&f, "modules.json",
+        "[{\"type\": \"s.Transformer\", \"path\": \"\"}, {\"type\": \"s.Dense\", \"path\": \"../2\"}]");
     refuse_checkout(&f, "modules.json: the path of module 1 is not the name of a folder");
     remove_file(&f, "2/config.json");
     rmdir(path);
@@ -118,7 +120,8 @@ static void test_checkout_tokens(void **state)
         FtxScoring scoring;
     } cases[] = {
         {"TokenClassification", ", \"id2label\": {\"1\": \"B\", \"0\": \"O\"}", "O\nB\n", FTX_SCORING_SOFTMAX},
-        {"TokenClassification", ", \"num_labels\": 1, \"problem_type\": \"regression\"", "LABEL_0\n", FTX_SCORING_SOFTMAX},
+        {"TokenClassification", ", \"num_labels\": 1, \"problem_type\": \"regression\"", "LABEL_0\n",
+         FTX_SCORING_SOFTMAX},
         {"QuestionAnswering", ", \"id2label\": {\"1\": \"x\", \"0\": \"y\"}", "start\nend\n", FTX_SCORING_NONE},
     };
 
@@ -148,9 +151,10 @@ static void test_checkout_tokens(void **state)
 /* Heads of tokens have no pooler, and -D pooling= leaves those over a decoder out. */
 static void test_checkout_tokens_of_parts(void **state)
 {
-    Folder f = make_folder("{\"architectures\": [\"AlbertForTokenClassification\"], \"vocab_size\": 64, \"hidden_size\": 32, "
-                           "\"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"intermediate_size\": 48}",
-                           NULL);
+    Folder f =
+        make_folder("{\"architectures\": [\"AlbertForTokenClassification\"], \"vocab_size\": 64, \"hidden_size\": 32, "
+                    "\"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"intermediate_size\": 48}",
+                    NULL);
     Reading r = read_good(f.path, NULL);
 
     (void)state;
@@ -169,7 +173,8 @@ static void test_checkout_tokens_of_parts(void **state)
     assert_int_equal(r.spec.n_labels, 0);
     drop(&r);
     put(&f, "config.json", "{\"architectures\": [\"BartForSequenceClassification\"]}");
-    refuse_checkout(&f, "BartForSequenceClassification is not known, and nn.* cannot say it yet: it has a decoder that reads");
+    refuse_checkout(
+        &f, "BartForSequenceClassification is not known, and nn.* cannot say it yet: it has a decoder that reads");
     remove_folder(&f);
 }
 
@@ -367,14 +372,10 @@ static void test_other_inputs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_checkout_labels),
-        cmocka_unit_test(test_checkout_dense),
-        cmocka_unit_test(test_checkout_tokens),
-        cmocka_unit_test(test_checkout_tokens_of_parts),
-        cmocka_unit_test(test_checkout_sentences),
-        cmocka_unit_test(test_checkout_sentences_of_decoder),
-        cmocka_unit_test(test_checkout_tokenizer),
-        cmocka_unit_test(test_tokenizer_note),
+        cmocka_unit_test(test_checkout_labels),    cmocka_unit_test(test_checkout_dense),
+        cmocka_unit_test(test_checkout_tokens),    cmocka_unit_test(test_checkout_tokens_of_parts),
+        cmocka_unit_test(test_checkout_sentences), cmocka_unit_test(test_checkout_sentences_of_decoder),
+        cmocka_unit_test(test_checkout_tokenizer), cmocka_unit_test(test_tokenizer_note),
         cmocka_unit_test(test_other_inputs),
     };
 
