@@ -509,7 +509,8 @@ end
 -- Parts that nn.* does not have, by the beginning of an architecture's name.
 local lacking = {
   Apertus = "the activation xIELU", BartForSequenceClassification = "a decoder that reads all of its source's text, one token later",
-  Deberta = "scores of attention that depend on distances and contents", Lfm2 = "convolutions", Lfm3 = "convolutions",
+  Deberta = "scores of attention that depend on distances and contents", JinaBert = "slopes of ALiBi for tokens on both sides",
+  Lfm2 = "convolutions", Lfm3 = "convolutions",
   PhiMoE = "experts whose weights are two softmaxes, each over the logits near its largest",
   Phimoe = "experts whose weights are two softmaxes, each over the logits near its largest",
 }
