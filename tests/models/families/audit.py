@@ -6,7 +6,7 @@
 Of each case of make.py (NAME: those whose names begin so; none: the first of each class) the field becomes another value, or is
 taken out of the file; transformers makes or loads the model, ftxc compiles the same folder. A line for each field:
 
-    equal     logits after a prompt within 1e-4 of the largest, five greedy tokens equal
+    equal     logits after a prompt within 1e-4 of the largest, five greedy tokens equal; of encoders the vectors or classes
     refused   by ftxc, and what it says
     wrong     ftxc computes something else; exit status 1
     (nothing) transformers has no such model"""
@@ -76,6 +76,38 @@ def got(ftxc, room):
     return numpy.array(answer["logits"], numpy.float32), answer["ids"]
 
 
+def vectors(ftxc, model, room):
+    """Numbers of an encoder by transformers and by ftxc: the mean of the tokens' vectors and the text's, or the classes of all
+    tokens. In place of the second what ftxc says."""
+    out = make.encode(model, PROMPT)
+    hidden = numpy.array(out["hidden"], numpy.float64).reshape(len(PROMPT), -1)
+    of_tokens = type(model).__name__.endswith(("ForTokenClassification", "ForQuestionAnswering"))
+    if type(model).__name__.endswith("ForTokenClassification"):
+        hidden = numpy.exp(hidden - hidden.max(1, keepdims=True))
+        hidden /= hidden.sum(1, keepdims=True)
+    want = hidden.flatten() if of_tokens else numpy.concatenate([hidden.mean(0), out.get("pooled", [])])
+    made = subprocess.run([ftxc, "compile", room, "-o", room / "m.ftx", "-q", "-t", "cpu"], capture_output=True, text=True)
+    run = made if made.returncode else subprocess.run(
+        [ftxc, "run", room / "m.ftx", "--ids", ",".join(map(str, PROMPT)), "--json"], capture_output=True, text=True)
+    if run.returncode:
+        return want, run.stderr.replace(str(room), "").replace("ftxc: ", "").strip()
+    answer = json.loads(run.stdout)
+    if of_tokens:
+        return want, numpy.array([x for t in answer["labels"] for x in t["labels"].values()])
+    return want, numpy.array(answer["mean"] + (answer["pooled"] or []))
+
+
+def compare_vectors(ftxc, model, room):
+    with torch.no_grad():
+        want, mine = vectors(ftxc, model, room)
+    if isinstance(mine, str):
+        return "refused", mine
+    if not numpy.isfinite(want).all():
+        return None, ""
+    away = float(abs(mine - want).max() / abs(want).max()) if len(mine) == len(want) else float("inf")
+    return ("equal", "") if away < 1e-4 else ("wrong", f"{away:.2g} away, {len(mine)} numbers of {len(want)}")
+
+
 def compare(ftxc, model, room):
     with torch.no_grad():
         logits, ids = wanted(model)
@@ -110,11 +142,11 @@ def changed(settings, path, value, remove=False):
     return made
 
 
-def audit(ftxc, name, kind, settings, changes):
-    bad, cls, made_by = 0, *make.class_of(kind)
-    config_class = cls.config_class if kind.endswith("Generation") else make.config_of(kind)
+def audit(ftxc, name, kind, settings, changes, encoder=False):
+    bad, cls, made_by = 0, *make.class_of(kind, not encoder)
+    config_class = cls.config_class if encoder or kind.endswith("Generation") else make.config_of(kind)
 
-    if not kind.endswith("Generation"):  # what make.py takes out of the file again
+    if not encoder and not kind.endswith("Generation"):  # what make.py takes out of the file again
         own = vars(config_class()).keys() | getattr(config_class, "attribute_map", {}).keys()
         settings = {k: v for k, v in settings.items() if k in own or changes.get(k, 0) is not None}
 
@@ -130,7 +162,7 @@ def audit(ftxc, name, kind, settings, changes):
             config = edit(config)
             (room / "config.json").write_text(json.dumps(config))
             model = load(cls, kind, room)
-            result, why = compare(ftxc, model, room)
+            result, why = (compare_vectors if encoder else compare)(ftxc, model, room)
         except Exception as e:  # transformers has no such model
             result, why = None, repr(e)[:100]
         finally:
@@ -155,9 +187,9 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     bad, seen, ftxc = 0, set(), os.path.abspath(sys.argv[1])
-    for name, (kind, settings, changes, *_) in make.CASES.items():
+    for name, (kind, settings, changes, *_) in {**make.CASES, **make.ENCODERS}.items():
         chosen = any(name.startswith(n) for n in sys.argv[2:]) if sys.argv[2:] else kind not in seen
         if kind != "ChatGLM" and chosen:
             seen.add(kind)
-            bad += audit(ftxc, name, kind, settings, changes)
+            bad += audit(ftxc, name, kind, settings, changes, name in make.ENCODERS)
     sys.exit(bad > 0)
