@@ -164,7 +164,7 @@ run="run $room/tokens.ftx -d cpu -q --random-weights 3"
     tokens 3 O,B-PER,I-PER softmax
     "$FTXC" $run "a b" >"$room/one"
     test "$(cut -f 1 "$room/one" | tr '\n' ' ')" = '" [CLS]" " a" " b" " [SEP]" '
-    ! grep -vE '	(O|[BI]-PER) (0\.[0-9]*|1)$' "$room/one"
+    test "$(grep -cE '	(O|[BI]-PER) (0\.[0-9]*|1)$' "$room/one")" = 4
     "$FTXC" $run "a b" "a b" >"$room/two"
     test "$(cat "$room/two")" = "$(cat "$room/one" && echo && cat "$room/one")"
     "$FTXC" $run "a b" --json >"$room/json"
@@ -182,6 +182,6 @@ END
     tokens 2 start,end none
     "$FTXC" $run a --pair "b b" >"$room/pair"
     test "$(cut -f 1 "$room/pair" | tr '\n' ' ')" = '" [CLS]" " a" " [SEP]" " b" " b" " [SEP]" '
-    ! grep -vE '	start -?[0-9.e-]*	end -?[0-9.e-]*$' "$room/pair"
+    test "$(grep -cE '	start -?[0-9.e-]+	end -?[0-9.e-]+$' "$room/pair")" = 6
 }
 echo "lines, pairs and classes are as they should be"

@@ -1035,7 +1035,7 @@ def encode(model, ids, vector=None):
     else:
         hidden = out.last_hidden_state
         pooled = next((out[k] for k in ("text_embeds", "pooler_output") if out.get(k) is not None), None)
-        if pooled is None and model.config.model_type in ("llama", "mistral", "qwen2", "qwen3", "gpt2"):
+        if pooled is None and model.config.model_type in ("llama", "mistral", "qwen2", "qwen3", "gpt2", "gemma3_text"):
             pooled = hidden[:, -1] if getattr(model.config, "is_causal", True) else hidden.mean(1)
         if getattr(model.config, "use_bidirectional_attention", False):
             pooled = hidden.mean(1)
