@@ -461,6 +461,27 @@ static void test_block(void **state)
     end(&f);
 }
 
+/* Rows of a stored type of 16 bits are divided in fp32. The second row has no length. */
+static void test_unit_rows(void **state)
+{
+    const uint16_t data[4] = {bf16_from_float(3), bf16_from_float(4), 0, 0};
+    FileMap map;
+    uint64_t checksum;
+    Fixture f;
+
+    (void)state;
+    write_safetensors(temp_path("unit.safetensors"), "{\"w\":{\"dtype\":\"BF16\",\"shape\":[2,2],\"data_offsets\":[0,8]}}",
+                      data, sizeof data);
+    f = begin(temp_path("unit.safetensors"));
+    plan(&f, add_value(f.spec.graph, OP_UNIT_ROWS, add_weight(f.spec.graph, "w", 2, 2), 0, 0, 2, 2), DT_BF16,
+         FTX_WEIGHT_MATRIX, 4);
+    assert_true(pack(&f, &map, &checksum, 0));
+    for (size_t i = 0; i < 4; i++)
+        assert_true(dtype_load(map.at, i, DT_BF16) == bf16_to_float(bf16_from_float((const float[]){0.6f, 0.8f, 0, 0}[i])));
+    file_unmap(&map);
+    end(&f);
+}
+
 /* Four buckets, two of each side. */
 static void test_distances_packed(void **state)
 {
@@ -702,6 +723,7 @@ static void test_real(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_unit_rows),
         cmocka_unit_test(test_ops),   cmocka_unit_test(test_names),       cmocka_unit_test(test_rope),
         cmocka_unit_test(test_block), cmocka_unit_test(test_rope_llama3), cmocka_unit_test(test_rope_freqs),
         cmocka_unit_test(test_large), cmocka_unit_test(test_faults),      cmocka_unit_test(test_rounding),
