@@ -207,6 +207,35 @@ local function interleaved_experts(config, c)
   end
 end
 
+-- DBRX: theta stands in attn_config; that of rope_parameters, which transformers writes and reads, must be the same.
+local function dbrx_attention(config, c, at, harmless)
+  local rope = config:inside("rope_parameters")
+  c.kv_heads = at:count("kv_n_heads", 1, c.heads, 1)
+  c.clip_qkv = fields.clip(at)
+  c.rope = { theta = at:number("rope_theta", 1, 1e12, 10000.0) }
+  at:known(harmless)
+  config:only("num_key_value_heads", "the value of attn_config.kv_n_heads", c.kv_heads)
+  if not rope then return end
+  rope:only("rope_type", "default", "default")
+  rope:only("rope_theta", "the value of attn_config.rope_theta", c.rope.theta)
+  rope:known {}
+end
+
+local function dbrx_experts(config, c, at, harmless)
+  local count, act = at:count("moe_num_experts", 1, 1024, 4), at:inside("ffn_act_fn")
+  local power = at:value("moe_normalize_expert_weights")
+  c.experts = { count = count, k = at:count("moe_top_k", 1, count, 1), ffn = at:count("ffn_hidden_size", 1, 2 ^ 20, 3584),
+                flat = true, suffix = "", renorm = power ~= nil or at.values.moe_normalize_expert_weights == nil }
+  at:only("moe_normalize_expert_weights", "1, or null: weights are not divided by their sum", 1)
+  if act then
+    c.activation = act:word("name", hf.activations, "silu")
+    act:known {}
+  end
+  at:only("hidden_size", "the value of d_model", c.hidden)
+  for _, name in ipairs { "moe_jitter_eps", "moe_loss_weight" } do at:value(name) end
+  at:known(harmless)
+end
+
 local classes = {
   Qwen3MoeForCausalLM = {
     type = "qwen3_moe", kv_heads = 4, positions = 32768,
@@ -444,6 +473,20 @@ local classes = {
       config:only("use_qk_norm", "false: the class does not read it", false)
       if c.rope.dim ~= c.head_dim then config:refuse("partial_rotary_factor", "1, also in rope_parameters") end
       config:value("intermediate_size")                             -- all layers have experts
+    end,
+  },
+  DbrxForCausalLM = {
+    type = "dbrx", norm = "layer", eps = 1e-5,
+    fields = { hidden = "d_model", layers = "n_layers", heads = "n_heads", ffn = false, kv_heads = false, head_dim = false,
+               eps = false, activation = false, positions = "max_seq_len", theta = false },
+    names = { prefix = "transformer.", embedding = "transformer.wte", layers = "transformer.blocks.",
+              final_norm = "transformer.norm_f", attention_norm = "norm_attn_norm.norm_1", ffn_norm = "norm_attn_norm.norm_2",
+              qkv = "norm_attn_norm.attn.Wqkv", out = "norm_attn_norm.attn.out_proj", router = "ffn.router.layer",
+              expert_gate = "ffn.experts.mlp.w1", expert_up = "ffn.experts.mlp.v1", expert_down = "ffn.experts.mlp.w2" },
+    set = function(config, c, _, harmless)
+      c.norm_bias = false
+      dbrx_attention(config, c, config:inside("attn_config") or hf.file(config.path, {}, "attn_config."), harmless)
+      dbrx_experts(config, c, config:inside("ffn_config") or hf.file(config.path, {}, "ffn_config."), harmless)
     end,
   },
   -- GLM-4.7 Flash

@@ -11,6 +11,7 @@
 --   choice_bias         names.router_choice: a bias of the scores for the choice alone
 --   suffix              what follows the names of the experts' matrices: ".weight"
 --   transposed          those lie with their inputs first
+--   flat                those are rows of one tensor [count*ffn, hidden], those of down with their inputs first
 --   interleaved         names.expert_gate_up has rows of the gate and of up in turn
 --   bias                experts have biases: names with "_bias" behind them
 --   limit, alpha        gates within limits (nn.experts)
@@ -21,6 +22,8 @@ local nn = require "nn"
 local function stack(e, name, part, rows, columns)
   if not part then return nil end
   name = name .. part .. (e.suffix or ".weight")
+  if e.flat and rows == e.ffn then return nn.weight(name, { e.count * rows, columns }) end
+  if e.flat then return nn.transpose(nn.weight(name, { e.count * columns, rows }), e.count) end
   if not e.transposed then return nn.stack(name, { e.count, rows, columns }) end
   return nn.transpose(nn.stack(name, { e.count, columns, rows }), e.count)
 end

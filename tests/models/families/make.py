@@ -93,6 +93,9 @@ MPT_IDLE = ["attn_impl", "attn_pdrop", "embedding_fraction"]
 MAMBA = ["mamba_chunk_size", "mamba_conv_bias", "mamba_d_conv", "mamba_d_head", "mamba_d_state", "mamba_expand", "mamba_n_groups",
          "mamba_n_heads", "mamba_proj_bias", "time_step_limit"]
 
+DBRX = (dict(kv_n_heads=3), dict(ffn_hidden_size=20, moe_num_experts=5, moe_jitter_eps=0.01, moe_loss_weight=0.05),
+        dict(ffn_hidden_size=20, moe_num_experts=4, moe_top_k=2, moe_normalize_expert_weights=None, ffn_act_fn=dict(name="gelu")))
+
 # without positions in its file
 BAICHUAN_13B = dict(COMMON, hidden_size=96, num_hidden_layers=2, num_attention_heads=6, intermediate_size=88, model_max_length=72)
 
@@ -389,11 +392,11 @@ CASES = {
     "hyperclovax-plain": ("HyperCLOVAX", dict(SIZES, use_post_norm=False, mlp_bias=True, tie_word_embeddings=True, **rope(1e4)),
                           without("attention_multiplier", "embedding_multiplier", "residual_multiplier", "logits_scaling",
                                   "rms_norm_eps", "head_dim", "num_key_value_heads")),
-    "iquestcoder": ("IQuestCoder", dict(EVEN, attention_bias=True, mlp_bias=True, rms_norm_eps=1e-3, **rope(3e3)), {}),
+    "iquestcoder": ("IQuestCoder", dict(EVEN, attention_bias=True, mlp_bias=True, rms_norm_eps=1e-3, **rope(3e3)),
+                    {"architectures": ["IQuestCoderForCausalLM"]}),
     "iquestcoder-plain": ("IQuestCoder", dict(SIZES, head_dim=128, num_attention_heads=8, num_key_value_heads=8,
                                               tie_word_embeddings=True),
-                          {"architectures": ["IQuestCoderForCausalLM"],
-                           **without("head_dim", "num_key_value_heads", "rms_norm_eps", "rope_parameters")}),
+                          without("head_dim", "num_key_value_heads", "rms_norm_eps", "rope_parameters")),
     "jais2": ("Jais2", dict(SIZES, num_key_value_heads=1, layer_norm_eps=1e-3, **rope(3e3)),
               without("attention_bias", "mlp_bias", "hidden_act", "tie_word_embeddings")),
     "jais2-plain": ("Jais2", dict(SIZES, hidden_act="silu", attention_bias=False, mlp_bias=False, tie_word_embeddings=True,
@@ -444,6 +447,14 @@ CASES = {
     "baichuan2": ("Baichuan", dict(SIZES, hidden_act="silu", rms_norm_eps=1e-6, z_loss_weight=0, model_max_length=72),
                   without("rms_norm_eps"), ["z_loss_weight"]),
     "baichuan2-13b": ("Baichuan", dict(BAICHUAN_13B, hidden_act="gelu", rms_norm_eps=1e-3, z_loss_weight=0), {}, ["z_loss_weight"]),
+    "dbrx": ("Dbrx", dict(COMMON, d_model=48, n_heads=3, n_layers=2, max_seq_len=72, **rope(3e3),
+                          attn_config=dict(DBRX[0], clip_qkv=0.4, rope_theta=3e3), ffn_config=dict(DBRX[1], moe_top_k=3)),
+             {"attn_config": dict(DBRX[0], clip_qkv=0.4, rope_theta=3e3), "ffn_config": dict(DBRX[1], moe_top_k=3)},
+             ["moe_jitter_eps", "moe_loss_weight", "emb_pdrop", "model_type"]),
+    "dbrx-plain": ("Dbrx", dict(COMMON, d_model=48, n_heads=3, n_layers=2, max_seq_len=72,
+                                attn_config=dict(rope_theta=1e4), ffn_config=DBRX[2]),
+                   {"attn_config": dict(rope_theta=1e4), "ffn_config": DBRX[2],
+                    **without("rope_parameters", "num_key_value_heads", "tie_word_embeddings")}, ["emb_pdrop"]),
     "internlm2": ("Llama", dict(SIZES, hidden_size=96, num_attention_heads=6, num_key_value_heads=2, attention_bias=False,
                                 rms_norm_eps=1e-3, **rope(3e3)), {}, ["attn_implementation"]),
     "internlm2-bias": ("Llama", dict(SIZES, num_key_value_heads=3, attention_bias=True, tie_word_embeddings=True, **rope(1e4)),
