@@ -90,7 +90,8 @@ static void test_checkout_mistakes(void **state)
          "config.json: architectures: BertLMHeadModel is not known; the nearest that ftxc reads is BertModel. "
          "docs/specs.md says how a file hf/BertLMHeadModel.lua beside config.json describes it"},
         {"{\"architectures\": [\"Qwen3NextForCausalLM\"]}", NULL,
-         "config.json: architectures: Qwen3NextForCausalLM is not known, and nn.* cannot say it yet: it has a recurrent "
+         "config.json: architectures: Qwen3NextForCausalLM is not known, and nn.* cannot say it yet: it has a "
+         "recurrent "
          "state; the nearest that ftxc reads is Qwen3ForCausalLM. docs/specs.md says how a file "
          "hf/Qwen3NextForCausalLM.lua beside config.json describes it"},
         {"{" MIXTURE "GraniteMoeHybridForCausalLM\"]}", NULL,
@@ -102,8 +103,10 @@ static void test_checkout_mistakes(void **state)
         {"{" MIXTURE "GraniteMoeHybridForCausalLM\"], \"layer_types\": [\"attention\", \"attention\"]}", NULL,
          "config.json: layer_types must be attention for each layer; mamba layers are not computed, got a list or an "
          "object"},
-        {"{" MIXTURE "Glm4MoeLiteForCausalLM\"], \"v_head_dim\": 64, \"mlp_layer_types\": [\"sparse\", \"dense\"]}", NULL,
-         "config.json: mlp_layer_types must be a list of dense and sparse, one for each layer, got a list or an object"},
+        {"{" MIXTURE "Glm4MoeLiteForCausalLM\"], \"v_head_dim\": 64, \"mlp_layer_types\": [\"sparse\", \"dense\"]}",
+         NULL,
+         "config.json: mlp_layer_types must be a list of dense and sparse, one for each layer, got a list or an "
+         "object"},
         {"{" MIXTURE "SolarOpenForCausalLM\"], \"partial_rotary_factor\": 0.5}", NULL,
          "config.json: partial_rotary_factor must be 1, also in rope_parameters, got 0.5"},
         {"{\"architectures\": [\"XGLMForCausalLM\"], \"vocab_size\": 64, \"d_model\": 32, \"num_layers\": 1, "

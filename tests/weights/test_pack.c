@@ -470,14 +470,15 @@ static void test_unit_rows(void **state)
     Fixture f;
 
     (void)state;
-    write_safetensors(temp_path("unit.safetensors"), "{\"w\":{\"dtype\":\"BF16\",\"shape\":[2,2],\"data_offsets\":[0,8]}}",
-                      data, sizeof data);
+    write_safetensors(temp_path("unit.safetensors"),
+                      "{\"w\":{\"dtype\":\"BF16\",\"shape\":[2,2],\"data_offsets\":[0,8]}}", data, sizeof data);
     f = begin(temp_path("unit.safetensors"));
     plan(&f, add_value(f.spec.graph, OP_UNIT_ROWS, add_weight(f.spec.graph, "w", 2, 2), 0, 0, 2, 2), DT_BF16,
          FTX_WEIGHT_MATRIX, 4);
     assert_true(pack(&f, &map, &checksum, 0));
     for (size_t i = 0; i < 4; i++)
-        assert_true(dtype_load(map.at, i, DT_BF16) == bf16_to_float(bf16_from_float((const float[]){0.6f, 0.8f, 0, 0}[i])));
+        assert_true(dtype_load(map.at, i, DT_BF16) ==
+                    bf16_to_float(bf16_from_float((const float[]){0.6f, 0.8f, 0, 0}[i])));
     file_unmap(&map);
     end(&f);
 }
@@ -723,12 +724,14 @@ static void test_real(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unit_rows),
-        cmocka_unit_test(test_ops),   cmocka_unit_test(test_names),       cmocka_unit_test(test_rope),
-        cmocka_unit_test(test_block), cmocka_unit_test(test_rope_llama3), cmocka_unit_test(test_rope_freqs),
-        cmocka_unit_test(test_large), cmocka_unit_test(test_faults),      cmocka_unit_test(test_rounding),
-        cmocka_unit_test(test_real),  cmocka_unit_test(test_folded),      cmocka_unit_test(test_tables),
-        cmocka_unit_test(test_stack), cmocka_unit_test(test_distances),   cmocka_unit_test(test_distances_packed),
+        cmocka_unit_test(test_unit_rows),  cmocka_unit_test(test_ops),
+        cmocka_unit_test(test_names),      cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_block),      cmocka_unit_test(test_rope_llama3),
+        cmocka_unit_test(test_rope_freqs), cmocka_unit_test(test_large),
+        cmocka_unit_test(test_faults),     cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_real),       cmocka_unit_test(test_folded),
+        cmocka_unit_test(test_tables),     cmocka_unit_test(test_stack),
+        cmocka_unit_test(test_distances),  cmocka_unit_test(test_distances_packed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
