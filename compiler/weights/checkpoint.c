@@ -315,12 +315,13 @@ bool checkpoint_ignores(const Spec *spec, const char *name)
     return false;
 }
 
-static bool is_head(const Spec *spec, const char *name)
+/* How the name of a head's tensor begins; NULL: it is none's. */
+static const char *head_of(const Spec *spec, const char *name)
 {
     for (size_t i = 0; i < spec->head_names.n; i++)
         if (strncmp(name, spec->head_names.at[i], strlen(spec->head_names.at[i])) == 0)
-            return true;
-    return false;
+            return spec->head_names.at[i];
+    return NULL;
 }
 
 const char *tensor_shape(const Tensor *t, Arena *a)
@@ -464,7 +465,7 @@ bool checkpoint_check(const Checkpoint *c, const Spec *spec, Diag *d)
              ok && ir_value(spec->graph, id)->op == OP_WEIGHT && i < checkpoint_tensors(ir_value(spec->graph, id)); i++)
             ok = check_weight(c, spec, id, i, scratch, used, d);
     for (size_t i = 0; i < c->tensors.n; i++)
-        if (!used[i] && !checkpoint_ignores(spec, c->tensors.at[i].name) && !is_head(spec, c->tensors.at[i].name)) {
+        if (!used[i] && !checkpoint_ignores(spec, c->tensors.at[i].name) && !head_of(spec, c->tensors.at[i].name)) {
             first = first ? first : &c->tensors.at[i];
             unused++;
         }
@@ -486,7 +487,7 @@ const char *checkpoint_stored(const Checkpoint *c)
 const char *checkpoint_note(const Checkpoint *c, const Spec *spec, Arena *keep)
 {
     bool *used = arena_array(keep, bool, c->tensors.n + 1);
-    const char *first = NULL;
+    const char *first = NULL, *heads = "", *what, *alone;
     size_t n = 0;
 
     for (Id id = 1; id < spec->graph->values.n; id++) {
@@ -496,15 +497,22 @@ const char *checkpoint_note(const Checkpoint *c, const Spec *spec, Arena *keep)
         if (t)
             used[t - c->tensors.at] = true;
     }
-    for (size_t i = 0; i < c->tensors.n; i++)
-        if (!used[i] && is_head(spec, c->tensors.at[i].name)) {
-            first = first ? first : c->tensors.at[i].name;
-            n++;
-        }
+    for (size_t i = 0; i < c->tensors.n; i++) {
+        const char *head = used[i] ? NULL : head_of(spec, c->tensors.at[i].name);
+
+        if (!head)
+            continue;
+        first = first ? first : c->tensors.at[i].name;
+        if (!strstr(heads, head))
+            heads = arena_printf(keep, "%s%s%s*", heads, n ? ", " : "", head);
+        n++;
+    }
     if (!n)
         return NULL;
-    return arena_printf(keep, "%s: %zu tensor%s %s (\"%.200s\"%s not used%s", c->path, n, n == 1 ? "" : "s",
-                        spec->graph->logits ? "that its logits do not need" : "of its head", first,
-                        n == 1 ? ") is" : " and others) are",
-                        spec->graph->logits ? "" : ": the model is the encoder alone");
+    what = spec->graph->logits ? "that its logits do not need" : "of its head";
+    alone = spec->graph->logits ? "" : ": the model is the encoder alone";
+    if (strchr(heads, ',')) /* of several heads: how the names begin */
+        return arena_printf(keep, "%s: %zu tensors %s (%.200s) are not used%s", c->path, n, what, heads, alone);
+    return arena_printf(keep, "%s: %zu tensor%s %s (\"%.200s\"%s not used%s", c->path, n, n == 1 ? "" : "s", what,
+                        first, n == 1 ? ") is" : " and others) are", alone);
 }

@@ -222,8 +222,10 @@ static void test_published(void **state)
 static void test_left_out(void **state)
 {
     static const char header[] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[0,16]},"
-                                 "\"layers.7.x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[16,24]}}";
-    static const unsigned char zeros[24];
+                                 "\"layers.7.x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[16,24]},"
+                                 "\"vision.y\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[24,32]},"
+                                 "\"vision.z\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[32,40]}}";
+    static const unsigned char zeros[40];
     Spec spec = {.graph = ir_graph_new("tiny")};
     Arena *keep = arena_open();
     Checkpoint *c;
@@ -238,6 +240,10 @@ static void test_left_out(void **state)
     note = checkpoint_note(c, &spec, keep);
     assert_non_null(note);
     assert_string_equal(strchr(note, ':'), ": 1 tensor that its logits do not need (\"layers.7.x\") is not used");
+    *arena_push(keep, spec.head_names) = "vision.";
+    note = checkpoint_note(c, &spec, keep);
+    assert_string_equal(strchr(note, ':'),
+                        ": 3 tensors that its logits do not need (layers.7.*, vision.*) are not used");
     checkpoint_close(c);
     ir_graph_close(spec.graph);
     arena_close(keep);
