@@ -126,6 +126,15 @@ CASES["llama-mixed"] = dict(paired=True, type="Q4_K", sizes=WIDE, tie=True, more
                                                                                   "token_embd": "Q6_K"})
 CASES["qwen2-mixed"] = dict(arch="qwen2", cls="Qwen2ForCausalLM", bias=("attn_q", "attn_k", "attn_v"), type="Q4_0",
                             sizes=WIDE, more={"output": "Q8_0", "attn_k": "Q8_0", "ffn_up": "Q4_1"})
+MIXTURE = dict(CASES["qwen3moe"], experts=3, sizes=dict(expert=32),
+               keys={"expert_count": 3, "expert_used_count": 2, "expert_feed_forward_length": 32},
+               config=dict(num_experts=3, num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True))
+CASES["qwen3moe-q80"] = dict(MIXTURE, type="Q8_0")
+CASES["mixtral-q40"] = dict(CASES["mixtral"], type="Q4_0", sizes=dict(ffn=96))
+CASES["qwen3moe-mixed"] = dict(
+    MIXTURE, type="Q4_K", more={"ffn_up_exps": "Q5_K", "ffn_down_exps": "Q6_K"},
+    sizes=dict(hidden=256, layers=1, dim=64, expert=256), keys={**MIXTURE["keys"], "expert_feed_forward_length": 256},
+    config={**MIXTURE["config"], "moe_intermediate_size": 256})
 
 
 def shapes(s, case):
@@ -318,6 +327,20 @@ def same_tokens(name):
             sys.exit("%s: tokens %s, of the checkout %s; log-probabilities %s, %s" % (name, b, a, q, p))
 
 
+def same_experts(name):
+    """Experts keep their codes; with activations as codes the first log-probability is near that of numbers."""
+    same_tokens(name)
+    compiled(ROOM / (name + ".gguf"), ROOM / "c.ftx")
+    for path in ("b.ftx", "c.ftx"):
+        plans = run("show", ROOM / path, "--json")[1]
+        if "expert_linear_q" not in plans or "expert_sum_q" not in plans:
+            sys.exit("%s: its experts have no codes" % name)
+    for ids in ("7", "3,61,24,90,11,45,8,77,30,2,52,19,66"):
+        p, q = tokens(ROOM / "a.ftx", ids)[1][0], tokens(ROOM / "c.ftx", ids)[1][0]
+        if abs(p - q) > 0.03:
+            sys.exit("%s: log-probability %s, of the checkout %s" % (name, q, p))
+
+
 def refused(name, keys, stored, words):
     path = ROOM / "refused.gguf"
     write_gguf(path, keys, stored)
@@ -470,7 +493,8 @@ def main():
             continue
         case = {**BASE, **CASES[name]}
         make(name, case)
-        (same_tokens if case["type"] in QUANTISED else same_artifact)(name)
+        quantised = same_experts if case["experts"] else same_tokens
+        (quantised if case["type"] in QUANTISED else same_artifact)(name)
         if name == "llama":
             same_adapter(name)
         print(name, flush=True)
