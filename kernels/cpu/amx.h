@@ -1,4 +1,4 @@
-/* amx.h - many rows of codes of 8 bits times quantised weights with the tile instructions of AMX, for linear_q.c.
+/* amx.h - many rows of codes of 8 bits times quantised weights with the tile instructions of AMX, for quant_tile.h.
  *
  * The processor multiplies two registers (amx_tiles.h): A has 16 rows of x by 64 k, B
  * the 16 rows of a tile of w by 64 k, and a vector of the form r16x4 is a row of B as it stands.
@@ -8,7 +8,7 @@
  *     lower x (5)     sums 2                sums 3
  *
  * The codes of both tiles of w are laid out as signed bytes first, AMX_KC elements for all rows of x of a piece: 4-bit codes
- * less their zeros, 8-bit codes less 128. So the sums of a group are those of linear_q.c, or differ by a multiple of the sum
+ * less their zeros, 8-bit codes less 128. So the sums of a group are those of quant_tile.h, or differ by a multiple of the sum
  * of x (`more`). They are exact, scales are applied as there, and so the bits are the same.
  *
  * While the tiles multiply a group, the vector units add the sums of the group before to the totals.

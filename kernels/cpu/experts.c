@@ -65,7 +65,8 @@
 #include "experts.h"
 
 #define EXPERT_PARAMS \
-    (const float *x, const int64_t *at, int64_t K, const char *const *w, int64_t k0, int64_t k1, float *out, int64_t stride)
+    (const float *x, const int64_t *at, int64_t K, const char *const *w, int64_t k0, int64_t k1, float *out, \
+     int64_t stride)
 TILE_FUNCTIONS(expert, EXPERT_PARAMS, at)
 TILE_FORM(expert_rounded, EXPERT_PARAMS, at, LINEAR_ROUNDED)
 #if LANES == 16 || defined AMX_EMULATED

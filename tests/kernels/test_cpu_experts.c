@@ -346,8 +346,9 @@ static void wild_rows(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(shapes), cmocka_unit_test(long_rows), cmocka_unit_test(rows_of_bf16), cmocka_unit_test(routers),
-                                       cmocka_unit_test(ties), cmocka_unit_test(wild_rows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(shapes),       cmocka_unit_test(long_rows),
+                                       cmocka_unit_test(rows_of_bf16), cmocka_unit_test(routers),
+                                       cmocka_unit_test(ties),         cmocka_unit_test(wild_rows)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

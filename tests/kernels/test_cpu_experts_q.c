@@ -116,24 +116,16 @@ static void group_rows(Mixture *m, int from, int M)
 static void run(int form, Mixture *m, int from, int M, int threads, float *y)
 {
     const Case *c = &m->matrix;
-    const int64_t linear[] = {[EXPERT_LINEAR_Q_X] = m->X,
-                              [EXPERT_LINEAR_Q_N] = outputs_of(m),
-                              [EXPERT_LINEAR_Q_K] = c->K,
-                              [EXPERT_LINEAR_Q_R] = m->R,
-                              [EXPERT_LINEAR_Q_W] = c->type,
-                              [EXPERT_LINEAR_Q_GROUP] = c->group,
-                              [EXPERT_LINEAR_Q_SCALES] = c->scales,
-                              [EXPERT_LINEAR_Q_XGROUP] = c->exact ? 0 : m->x.group,
-                              [EXPERT_LINEAR_Q_KIND] = c->kind,
-                              [EXPERT_LINEAR_Q_GLU] = c->glu};
-    const int64_t sum[] = {[EXPERT_SUM_Q_X] = m->X,
-                           [EXPERT_SUM_Q_N] = outputs_of(m),
-                           [EXPERT_SUM_Q_K] = c->K,
-                           [EXPERT_SUM_Q_R] = m->R,
-                           [EXPERT_SUM_Q_W] = c->type,
-                           [EXPERT_SUM_Q_GROUP] = c->group,
-                           [EXPERT_SUM_Q_SCALES] = c->scales,
-                           [EXPERT_SUM_Q_XGROUP] = c->exact ? 0 : m->x.group,
+    const int64_t linear[] = {
+        [EXPERT_LINEAR_Q_X] = m->X,           [EXPERT_LINEAR_Q_N] = outputs_of(m),
+        [EXPERT_LINEAR_Q_K] = c->K,           [EXPERT_LINEAR_Q_R] = m->R,
+        [EXPERT_LINEAR_Q_W] = c->type,        [EXPERT_LINEAR_Q_GROUP] = c->group,
+        [EXPERT_LINEAR_Q_SCALES] = c->scales, [EXPERT_LINEAR_Q_XGROUP] = c->exact ? 0 : m->x.group,
+        [EXPERT_LINEAR_Q_KIND] = c->kind,     [EXPERT_LINEAR_Q_GLU] = c->glu};
+    const int64_t sum[] = {[EXPERT_SUM_Q_X] = m->X,           [EXPERT_SUM_Q_N] = outputs_of(m),
+                           [EXPERT_SUM_Q_K] = c->K,           [EXPERT_SUM_Q_R] = m->R,
+                           [EXPERT_SUM_Q_W] = c->type,        [EXPERT_SUM_Q_GROUP] = c->group,
+                           [EXPERT_SUM_Q_SCALES] = c->scales, [EXPERT_SUM_Q_XGROUP] = c->exact ? 0 : m->x.group,
                            [EXPERT_SUM_Q_ROWS_S] = 0};
     const size_t at = (size_t)from * c->K * (m->sum ? m->R : 1);
     void *const arg[] = {c->exact ? (void *)(m->x.x + at) : m->x.codes + at,
@@ -176,10 +168,12 @@ static void check(int form, Mixture m)
         for (size_t i = 0; i < (size_t)x_rows * c->K; i++)
             m.x.x[i] = (float)m.x.codes[i] * m.x.scales[i / m.x.group];
     }
-    (m.sum ? ref_expert_sum : ref_expert_linear)((RefTensor){m.x.x, DT_FP32}, m.routes, (RefTensor){m.w.values, DT_FP32},
+    (m.sum ? ref_expert_sum : ref_expert_linear)((RefTensor){m.x.x, DT_FP32}, m.routes,
+                                                 (RefTensor){m.w.values, DT_FP32},
                                                  (RefTensor){c->bias ? m.b : NULL, DT_FP32}, m.M, m.R, N, c->K, want);
 
-    const double sums = largest_of(want, (size_t)m.M * (m.sum ? 1 : m.R) * N); /* an activation may leave little of them */
+    const double sums =
+        largest_of(want, (size_t)m.M * (m.sum ? 1 : m.R) * N); /* an activation may leave little of them */
 
     if (!m.sum && c->glu)
         ref_glu((RefTensor){want, DT_FP32}, (FtxAct)c->kind, m.M * m.R, N / 2, want);
@@ -249,9 +243,21 @@ static void large(void **state)
     (void)state;
     for (int form = 0; form < FORMS; form++)
         for (int sum = 0; sum < 2 && runs(form); sum++) {
-            check(form, (Mixture){.M = 9, .X = 2, .R = 1, .sum = sum, .matrix = {.N = 32, .K = 32768, .group = 128, .type = DT_INT8, .exact = 1}});
-            check(form, (Mixture){.M = 101, .X = 2, .R = 2, .sum = sum, .matrix = {.N = 64, .K = 2176, .group = 32, .type = DT_INT4}});
-            check(form, (Mixture){.M = 21, .X = 3, .R = 2, .sum = sum, .matrix = {.N = 96, .K = 64, .group = 32, .type = DT_FP8, .exact = 1}});
+            check(form, (Mixture){.M = 9,
+                                  .X = 2,
+                                  .R = 1,
+                                  .sum = sum,
+                                  .matrix = {.N = 32, .K = 32768, .group = 128, .type = DT_INT8, .exact = 1}});
+            check(form, (Mixture){.M = 101,
+                                  .X = 2,
+                                  .R = 2,
+                                  .sum = sum,
+                                  .matrix = {.N = 64, .K = 2176, .group = 32, .type = DT_INT4}});
+            check(form, (Mixture){.M = 21,
+                                  .X = 3,
+                                  .R = 2,
+                                  .sum = sum,
+                                  .matrix = {.N = 96, .K = 64, .group = 32, .type = DT_FP8, .exact = 1}});
         }
 }
 
@@ -261,18 +267,14 @@ static void wild_rows(void **state)
     (void)state;
     for (int form = 0; form < FORMS; form++)
         for (int sum = 0; sum < 2 && runs(form); sum++) {
-            Mixture m = {.M = 4, .X = 3, .R = 2, .sum = sum, .matrix = {.N = 48, .K = 32, .group = 32, .type = DT_INT8}};
+            Mixture m = {
+                .M = 4, .X = 3, .R = 2, .sum = sum, .matrix = {.N = 48, .K = 32, .group = 32, .type = DT_INT8}};
             const int32_t starts[] = {-7, INT32_MAX, 3, INT32_MIN};
             const int32_t rows[] = {INT32_MAX, -1, 8, 1000, INT32_MIN, 7, 8, 9};
-            const int64_t k[] = {[EXPERT_LINEAR_Q_X] = 3,
-                                 [EXPERT_LINEAR_Q_N] = 16,
-                                 [EXPERT_LINEAR_Q_K] = 32,
-                                 [EXPERT_LINEAR_Q_R] = 2,
-                                 [EXPERT_LINEAR_Q_W] = DT_INT8,
-                                 [EXPERT_LINEAR_Q_GROUP] = 32,
-                                 [EXPERT_LINEAR_Q_SCALES] = 0,
-                                 [EXPERT_LINEAR_Q_XGROUP] = 32,
-                                 [EXPERT_LINEAR_Q_GLU] = 0};
+            const int64_t k[] = {
+                [EXPERT_LINEAR_Q_X] = 3,      [EXPERT_LINEAR_Q_N] = 16,      [EXPERT_LINEAR_Q_K] = 32,
+                [EXPERT_LINEAR_Q_R] = 2,      [EXPERT_LINEAR_Q_W] = DT_INT8, [EXPERT_LINEAR_Q_GROUP] = 32,
+                [EXPERT_LINEAR_Q_SCALES] = 0, [EXPERT_LINEAR_Q_XGROUP] = 32, [EXPERT_LINEAR_Q_GLU] = 0};
             Matrix w = matrix_new(&m.matrix);
             Rows x = rows_new(8, 32);
             float *y = random_tensor(4 * 2 * 16, DT_FP32, 1.0f);
