@@ -208,6 +208,52 @@ static void test_odd_ranks(void **state)
     free(b.at);
 }
 
+/* Stacks of experts are marked where they may keep codes, and all of their tensors have one form. */
+static void test_stacks(void **state)
+{
+    static const struct {
+        const char *name, *codes;
+        int64_t rows, stack;
+    } weights[] = {{"same.*.weight", "int8", 2, 2}, {"unlike.*.weight", "", 2, 2}, {"part.*.weight", "", 2, 2},
+                   {"whole.weight", "int4", 6, 3},  {"whole.weight", "", 8, 2}};
+    const char *path = temp_path("stacks.gguf");
+    GgufBytes b = {0};
+    Fixture f = {.keep = arena_open()};
+    FILE *out;
+    (void)state;
+
+    gguf_begin(&b);
+    gguf_put_tensor(&b, "same.0.weight", 2, (uint64_t[]){32, 1}, 8, 0);
+    gguf_put_tensor(&b, "same.1.weight", 2, (uint64_t[]){32, 1}, 8, 64);
+    gguf_put_tensor(&b, "unlike.0.weight", 2, (uint64_t[]){32, 1}, 8, 128);
+    gguf_put_tensor(&b, "unlike.1.weight", 2, (uint64_t[]){32, 1}, 2, 192);
+    gguf_put_tensor(&b, "part.0.weight", 2, (uint64_t[]){32, 1}, 8, 256);
+    gguf_put_tensor(&b, "part.1.weight", 2, (uint64_t[]){32, 1}, 0, 320);
+    gguf_put_tensor(&b, "whole.weight", 3, (uint64_t[]){32, 2, 3}, 2, 448);
+    gguf_put_data(&b, 32, 576);
+    out = fopen(path, "wb");
+    assert_true(out && fwrite(b.at, 1, b.n, out) == b.n && !fclose(out));
+    assert_true(checkpoint_open(path, f.keep, &f.c, &f.d));
+    for (int experts = 0; experts < 2; experts++) {
+        f.spec.graph = ir_graph_new("stacks");
+        f.spec.precision.quant.experts = experts;
+        for (size_t i = 0; i < LEN(weights); i++) {
+            const Id id = ir_value_add(f.spec.graph, OP_WEIGHT, (Id[IR_MAX_ARGS]){0},
+                                       ir_shape(2, ir_const(weights[i].rows), ir_const(32), (Dim){0}), DT_FP32, (Loc){0});
+
+            ir_attr_word(f.spec.graph, id, "name", weights[i].name);
+            ir_attr_int(f.spec.graph, id, "stack", weights[i].stack);
+        }
+        checkpoint_mark(f.c, &f.spec);
+        for (size_t i = 0; i < LEN(weights); i++)
+            assert_string_equal(ir_word(ir_value(f.spec.graph, (Id)i + 1), "codes"), experts ? weights[i].codes : "");
+        ir_graph_close(f.spec.graph);
+    }
+    checkpoint_close(f.c);
+    arena_close(f.keep);
+    free(b.at);
+}
+
 /* Rows that lie in pairs of a head are refused if heads have no one size. */
 static void test_unlike_heads(void **state)
 {
@@ -265,7 +311,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_values), cmocka_unit_test(test_names),
                                        cmocka_unit_test(test_odd_ranks), cmocka_unit_test(test_unlike_heads),
-                                       cmocka_unit_test(test_twice)};
+                                       cmocka_unit_test(test_twice), cmocka_unit_test(test_stacks)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
