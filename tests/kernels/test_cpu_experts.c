@@ -190,10 +190,13 @@ static void check(int level, const Case *c)
 
     /* On more threads, and each row alone: the same bits. */
     memcpy(y, r.y, sizeof *y * (size_t)(c->M * c->K));
+    memcpy(h, r.h, sizeof *h * (size_t)(c->M * R * F));
     run(level, c, &r, 0, c->M, 5);
+    assert_memory_equal(r.h, h, sizeof *h * (size_t)(c->M * R * F));
     assert_memory_equal(r.y, y, sizeof *y * (size_t)(c->M * c->K));
     for (int m = 0; m < c->M; m += 1 + c->M / 3) {
         run(level, c, &r, m, 1, 1 + m % 3);
+        assert_memory_equal(r.h, h + m * R * F, sizeof *h * (size_t)(R * F));
         assert_memory_equal(r.y, y + m * c->K, sizeof *y * (size_t)c->K);
     }
     room_close(&r);
