@@ -30,8 +30,9 @@ static bool is_lost(const char *path)
 
     if (!path || stat(path, &is) || !S_ISREG(is.st_mode) || !is.st_size || file_map(path, &file, NULL))
         return false;
-    lost =
-        !trailer_find(file, &artifact, NULL) && (artifact.bytes < magic || memcmp(artifact.at, FTX_MAGIC, magic) != 0);
+    lost = trailer_find(file, &artifact, NULL) == FTX_OK;
+    if (lost && artifact.bytes >= magic)
+        lost = memcmp(artifact.at, FTX_MAGIC, magic) != 0;
     file_unmap(&file);
     return lost;
 }

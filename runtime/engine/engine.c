@@ -2,6 +2,7 @@
 #include "engine.h"
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -48,6 +49,7 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, const EngineSizes 
     to->fair.at = carve(c, requests, sizeof *to->fair.at);
     to->queued = carve(c, requests, sizeof *to->queued);
     to->queue_heap = carve(c, requests, sizeof *to->queue_heap);
+    to->waits = carve(c, requests, sizeof *to->waits);
     to->queue = carve(c, requests, sizeof *to->queue);
     to->pages_of_sequence = pages;
     to->request = carve(c, requests, sizeof *to->request);
@@ -250,6 +252,7 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
         return memory_fail(err, "the engine", size.at);
     e = lay_out_engine(&(Carve){block, 0}, f, &sizes);
     e->most_waiting_tokens = o.queue_tokens;
+    e->first_late = INFINITY;
     e->memory = memory;
     e->block_bytes = size.at;
     e->model = model;

@@ -245,6 +245,14 @@ typedef struct Inbox {       /* FtxOptions.inbox: see inbox.c */
     FtxError dead; /* as that of the engine */
 } Inbox;
 
+/* What the order of the queue depends on. The requests themselves are too far apart in memory for a look at all of them. */
+typedef struct Waits {
+    int32_t priority;
+    uint32_t fair_entry;
+    uint16_t together, passed;
+    bool preempted;
+} Waits;
+
 struct FtxEngine {
     FtxModel *model;
     Memory memory;
@@ -275,6 +283,8 @@ struct FtxEngine {
     uint32_t *queued;     /* [requests]: indices of these items in `waiting` */
     uint32_t *queue_heap; /* [requests] */
     RequestList waiting, running, ending;
+    Waits *waits;       /* [requests]: of waiting.at[i] */
+    double first_late;  /* before this time (engine_now) none that waits is too late */
     RequestList unused; /* a stack, so that memory that was touched before is used first */
     int32_t *free_slot; /* [slots]: a stack */
     uint32_t free_slots;

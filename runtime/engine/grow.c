@@ -100,8 +100,8 @@ static void preempt(FtxEngine *e, Request *r)
 
     schedule_release(e, r);
     list_remove(&e->running, r);
-    submit_wait(e, r, true);
     r->preemptions++;
+    submit_wait(e, r, true);
     e->share = e->used > most_share ? e->used : most_share;
     e->stats.preemptions++;
     e->stats.recomputed_tokens += kept ? 0 : (uint64_t)r->fed;

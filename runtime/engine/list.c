@@ -14,12 +14,19 @@ void list_add_first(RequestList *l, struct Request *r)
     l->at[0] = r;
 }
 
-void list_remove(RequestList *l, const struct Request *r)
+uint32_t list_find(const RequestList *l, const struct Request *r)
 {
     uint32_t i = 0;
 
     while (l->at[i] != r)
         i++;
+    return i;
+}
+
+void list_remove(RequestList *l, const struct Request *r)
+{
+    const uint32_t i = list_find(l, r);
+
     memmove(&l->at[i], &l->at[i + 1], (--l->n - i) * sizeof *l->at);
 }
 

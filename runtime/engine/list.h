@@ -13,7 +13,8 @@ typedef struct RequestList {
 
 void list_add(RequestList *l, struct Request *r); /* at the end */
 void list_add_first(RequestList *l, struct Request *r);
-void list_remove(RequestList *l, const struct Request *r);   /* which is in it; the others keep their order */
-struct Request *list_last(const RequestList *l, uint32_t i); /* the i-th from the end, which is there */
+uint32_t list_find(const RequestList *l, const struct Request *r); /* the index of r, which is in it */
+void list_remove(RequestList *l, const struct Request *r);         /* which is in it; the others keep their order */
+struct Request *list_last(const RequestList *l, uint32_t i);       /* the i-th from the end, which is there */
 
 #endif

@@ -101,14 +101,14 @@ static uint32_t list_queue(FtxEngine *e)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < e->waiting.n; i += e->waiting.at[i]->together) {
-        const Request *r = e->waiting.at[i];
+    for (uint32_t i = 0; i < e->waiting.n; i += e->waits[i].together) {
+        const Waits *w = &e->waits[i];
 
         e->queued[n] = i;
-        e->queue[n++] = (QueueItem){.priority = r->priority,
-                                    .preempted = r->preemptions > 0,
-                                    .served = e->fair.at[r->fair_entry].served,
-                                    .passed = r->passed};
+        e->queue[n++] = (QueueItem){.priority = w->priority,
+                                    .preempted = w->preempted,
+                                    .served = e->fair.at[w->fair_entry].served,
+                                    .passed = w->passed};
     }
     return n;
 }
@@ -128,7 +128,7 @@ static uint32_t next_to_admit(FtxEngine *e, bool passed)
     if (next == n)
         return e->waiting.n;
     for (uint32_t i = 0; i < n_too_large && passed; i++)
-        e->waiting.at[e->queued[too_large[i]]]->passed++;
+        e->waits[e->queued[too_large[i]]].passed = (uint16_t)++e->waiting.at[e->queued[too_large[i]]]->passed;
     return e->queued[next];
 }
 

@@ -1,4 +1,6 @@
 /* submit.c - requests in and out of the queue: submitted, cancelled, too late, ended. */
+#include <math.h>
+#include <string.h>
 #include <time.h>
 
 #include "engine.h"
@@ -25,18 +27,36 @@ static void count_waiting(FtxEngine *e, const Request *r, bool waits)
     e->waiting_swapped += r->kept_pages ? waits ? 1 : -1 : 0;
 }
 
+/* When r has waited too long; a preempted one has begun. */
+static double late_at(const Request *r)
+{
+    return r->deadline > 0.0 && !r->preemptions ? r->submitted + r->deadline : INFINITY;
+}
+
 void submit_wait(FtxEngine *e, Request *r, bool first)
 {
+    const uint32_t at = first ? 0 : e->waiting.n;
+
+    memmove(&e->waits[at + 1], &e->waits[at], (e->waiting.n - at) * sizeof *e->waits);
+    e->waits[at] = (Waits){.priority = r->priority,
+                           .fair_entry = r->fair_entry,
+                           .together = (uint16_t)r->together,
+                           .passed = (uint16_t)r->passed,
+                           .preempted = r->preemptions > 0};
     if (first)
         list_add_first(&e->waiting, r);
     else
         list_add(&e->waiting, r);
+    e->first_late = fmin(e->first_late, late_at(r));
     r->state = REQUEST_WAITING;
     count_waiting(e, r, true);
 }
 
 void submit_leave(FtxEngine *e, Request *r)
 {
+    const uint32_t at = list_find(&e->waiting, r);
+
+    memmove(&e->waits[at], &e->waits[at + 1], (e->waiting.n - 1 - at) * sizeof *e->waits);
     list_remove(&e->waiting, r);
     count_waiting(e, r, false);
 }
@@ -193,13 +213,18 @@ static void end_late(FtxEngine *e)
 {
     const double now = e->waiting.n ? engine_now() : 0.0;
 
+    if (now < e->first_late)
+        return;
+    e->first_late = INFINITY;
     for (uint32_t i = 0; i < e->waiting.n;) {
         Request *r = e->waiting.at[i];
 
-        if (submit_is_late(r, now))
+        if (submit_is_late(r, now)) {
             end_waiting(e, r, FTX_FINISH_DEADLINE);
-        else
+        } else {
+            e->first_late = fmin(e->first_late, late_at(r));
             i++;
+        }
     }
 }
 

@@ -158,14 +158,15 @@ static void test_large(void **state)
 static void test_deadlines(void **state)
 {
     const FakeSizes sizes = narrow_sizes();
-    Job job[4];
+    const int deadline[] = {20, 0, 20, 1000000, 60};
+    Job job[5];
     Bed b;
 
     (void)state;
     open_queue(&b, &sizes, 4, 0);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         make(&job[i], &b, 3, 10, (uint64_t)i);
-        job[i].request.deadline_ms = i == 3 ? 1000000 : i == 1 ? 0 : 20;
+        job[i].request.deadline_ms = deadline[i];
         submit(&b, &job[i]);
         if (i == 0)
             step(&b); /* the first has begun: its deadline is kept */
@@ -173,6 +174,10 @@ static void test_deadlines(void **state)
     usleep(30000);
     step(&b);
     assert_true(job[2].ended && job[2].finish == FTX_FINISH_DEADLINE && job[2].n_got == 0);
+    assert_false(job[1].ended || job[3].ended);
+    usleep(60000);
+    step(&b);
+    assert_true(job[4].ended && job[4].finish == FTX_FINISH_DEADLINE);
     assert_false(job[1].ended || job[3].ended);
     run(&b);
     compare(&job[0]);
