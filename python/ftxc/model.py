@@ -140,6 +140,8 @@ class Stream:
 
     def close(self) -> None:
         """Cancels what still runs; iteration ends."""
+        if not self._worker.is_here():  # in a forked child another thread's lock is never given back
+            self._done = True
         if not self._done:
             with self._pieces.ready:
                 self._done = True

@@ -70,8 +70,12 @@ class Worker:
             self._new.append(job)
         return job
 
+    def is_here(self):
+        """False in a forked child, which has no thread to step the engine."""
+        return os.getpid() == self._process
+
     def cancel(self, job):
-        if os.getpid() != self._process or self._closing:
+        if not self.is_here() or self._closing:
             return
         with self._wake:
             self._cancelled.append(job)
@@ -85,7 +89,7 @@ class Worker:
 
     def close(self):
         """Ends what runs and frees the engine. False in a forked child, which has no thread to do it."""
-        if os.getpid() != self._process:
+        if not self.is_here():
             return False
         with self._wake:
             self._closing = True
@@ -110,7 +114,7 @@ class Worker:
     @contextlib.contextmanager
     def _open(self):
         """The lock, for a model that can still be used; wakes the thread at the end."""
-        if os.getpid() != self._process:
+        if not self.is_here():
             raise RuntimeError("the model was opened before fork(): open it in the child process")
         with self._wake:
             if self._closing:

@@ -244,6 +244,29 @@ class Generate(unittest.TestCase):
             os._exit(1)
         self.assertEqual(os.waitpid(child, 0)[1], 0)
 
+    def test_fork_beside_a_stream(self):
+        """A child closes a stream although the engine's thread held its lock when the process forked."""
+        stream, held, done = self.model.stream("Once", max_new=4), threading.Event(), threading.Event()
+
+        def hold():
+            with stream._pieces.ready:
+                held.set()
+                done.wait()
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait()
+        child = os.fork()
+        if not child:
+            signal.alarm(10)
+            stream.close()
+            os._exit(0)
+        status = os.waitpid(child, 0)[1]
+        done.set()
+        holder.join()
+        self.assertEqual(status, 0)
+        self.assertGreater(len(list(stream)), 0)
+
     def test_sink_that_fails(self):
         """What goes wrong on the engine's thread reaches all that wait, and those that come later."""
         with models.model("llama") as model:
