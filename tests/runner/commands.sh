@@ -278,7 +278,7 @@ says 2 'emit-cuda: no target is a GPU' compile tests/models/tiny-llama -t cpu --
 says 2 'no-weights stores none' compile tests/models/tiny-llama -t cpu --sidecar --no-weights -o "$room/x.ftx"
 for file in fable.lua fable/model.safetensors fable/tokenizer.json; do
     ln -s "$root/specs/$file" "$room/precious"
-    says 2 'overwrite a file that it is made from' compile specs/fable.lua -t cpu -o "$room/precious"
+    says 2 'the artifact would overwrite this file' compile specs/fable.lua -t cpu -o "$room/precious"
     rm "$room/precious"
 done
 says 1 'none.lua: no spec there: No such file' compile none.lua
