@@ -214,8 +214,11 @@ static void test_stacks(void **state)
     static const struct {
         const char *name, *codes;
         int64_t rows, stack;
-    } weights[] = {{"same.*.weight", "int8", 2, 2}, {"unlike.*.weight", "", 2, 2}, {"part.*.weight", "", 2, 2},
-                   {"whole.weight", "int4", 6, 3},  {"whole.weight", "", 8, 2}};
+    } weights[] = {{"same.*.weight", "int8", 2, 2},
+                   {"unlike.*.weight", "", 2, 2},
+                   {"part.*.weight", "", 2, 2},
+                   {"whole.weight", "int4", 6, 3},
+                   {"whole.weight", "", 8, 2}};
     const char *path = temp_path("stacks.gguf");
     GgufBytes b = {0};
     Fixture f = {.keep = arena_open()};
@@ -238,8 +241,9 @@ static void test_stacks(void **state)
         f.spec.graph = ir_graph_new("stacks");
         f.spec.precision.quant.experts = experts;
         for (size_t i = 0; i < LEN(weights); i++) {
-            const Id id = ir_value_add(f.spec.graph, OP_WEIGHT, (Id[IR_MAX_ARGS]){0},
-                                       ir_shape(2, ir_const(weights[i].rows), ir_const(32), (Dim){0}), DT_FP32, (Loc){0});
+            const Id id =
+                ir_value_add(f.spec.graph, OP_WEIGHT, (Id[IR_MAX_ARGS]){0},
+                             ir_shape(2, ir_const(weights[i].rows), ir_const(32), (Dim){0}), DT_FP32, (Loc){0});
 
             ir_attr_word(f.spec.graph, id, "name", weights[i].name);
             ir_attr_int(f.spec.graph, id, "stack", weights[i].stack);
@@ -309,9 +313,9 @@ static void test_twice(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values), cmocka_unit_test(test_names),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values),    cmocka_unit_test(test_names),
                                        cmocka_unit_test(test_odd_ranks), cmocka_unit_test(test_unlike_heads),
-                                       cmocka_unit_test(test_twice), cmocka_unit_test(test_stacks)};
+                                       cmocka_unit_test(test_twice),     cmocka_unit_test(test_stacks)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

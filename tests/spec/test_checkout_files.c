@@ -176,7 +176,8 @@ static void test_checkout_tokens_of_parts(void **state)
     refuse_checkout(
         &f, "BartForSequenceClassification is not known, and nn.* cannot say it yet: it has a decoder that reads");
     put(&f, "config.json", "{\"architectures\": [\"DebertaV2ForSequenceClassification\"]}");
-    refuse_checkout(&f, "DebertaV2ForSequenceClassification is not known, and nn.* cannot say it yet: it has scores of");
+    refuse_checkout(&f,
+                    "DebertaV2ForSequenceClassification is not known, and nn.* cannot say it yet: it has scores of");
     put(&f, "config.json", "{\"architectures\": [\"JinaBertForMaskedLM\"]}");
     refuse_checkout(&f, "JinaBertForMaskedLM is not known, and nn.* cannot say it yet: it has slopes of ALiBi");
     remove_folder(&f);
