@@ -20,7 +20,7 @@ local bert = {
     embedding_norm = "embeddings.LayerNorm", layers = "encoder.layer.",
     q = "attention.self.query", k = "attention.self.key", v = "attention.self.value",
     out = "attention.output.dense", attention_norm = "attention.output.LayerNorm",
-    up = "intermediate.dense", down = "output.dense", ffn_norm = "output.LayerNorm",
+    up = "intermediate.dense", down = "output.dense", ffn_norm = "output.LayerNorm", output = "classifier",
   },
 }
 
@@ -295,7 +295,7 @@ local function read(config, class, head)
   if classifier then hf.classifier(config, model) end
   if of_tokens then
     hf.token_classifier(config, head, model)
-    c.pooling, c.outputs, c.names.output = "tokens", #model.labels, c.names.output or of_tokens
+    c.pooling, c.outputs, c.names.output = "tokens", #model.labels, rawget(c.names, "output") or of_tokens
   end
   config:known(harmless)
   model.graph = encoder(c)

@@ -29,7 +29,7 @@ static const struct {
               {"tests/models/tiny-bert", false},
               {"tests/models/tiny-marian", true}};
 
-static char folder[64], out[100], old[] = "what was there before";
+static char folder[64], out[100], old[] = FTX_MAGIC "what was there before"; /* what compile may replace: an artifact */
 
 /* --- the folder of the artifact -------------------------------------------------------------------- */
 

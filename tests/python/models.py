@@ -13,8 +13,8 @@ SMALL = "tests/tokenizer/small/"
 SPECS = {
     "fable": ("specs/fable.lua", {}),
     "bert": ("tests/models/tiny-bert", {"tokenizer": SMALL + "wordpiece.json", "precision.weights": "fp32"}),
-    "tokens": ("tests/models/tiny-bert", {"tokenizer": SMALL + "wordpiece.json", "weights": "", "graph.of_tokens": "classifier",
-                                          "graph.labels": 3, "labels": "O,B-PER,I-PER"}),
+    "tokens": ("tests/models/tiny-bert", {"tokenizer": SMALL + "wordpiece.json", "weights": "", "graph.pooling": "tokens",
+                                          "graph.outputs": 3, "labels": "O,B-PER,I-PER"}),
     "bart": ("tests/models/tiny-bart", {"tokenizer": SMALL + "characters.json"}),
     "llama": ("tests/models/tiny-llama", {}),
 }

@@ -135,7 +135,7 @@ run="run $bert -d cpu -q"
 }
 
 # --- a classifier ------------------------------------------------------------------------------------------
-"$FTXC" compile tests/models/tiny-bert -D graph.labels=3 -D labels=yes,no,perhaps --no-weights -t cpu -q \
+"$FTXC" compile tests/models/tiny-bert -D graph.outputs=3 -D labels=yes,no,perhaps --no-weights -t cpu -q \
     -D tokenizer=tests/tokenizer/small/wordpiece.json -o "$room/class.ftx"
 run="run $room/class.ftx -d cpu -q --random-weights 3"
 # shellcheck disable=SC2086
@@ -155,7 +155,7 @@ has "$room/shown" 'encode hidden states, any number of tokens'
 
 # --- classes of tokens ---------------------------------------------------------------------------------------
 tokens() {
-    "$FTXC" compile tests/models/tiny-bert -D graph.of_tokens=classifier -D "graph.labels=$1" -D "labels=$2" -D "scoring=$3" \
+    "$FTXC" compile tests/models/tiny-bert -D graph.pooling=tokens -D "graph.outputs=$1" -D "labels=$2" -D "scoring=$3" \
         --no-weights -t cpu -q -D tokenizer=tests/tokenizer/small/wordpiece.json -o "$room/tokens.ftx"
 }
 run="run $room/tokens.ftx -d cpu -q --random-weights 3"

@@ -32,7 +32,7 @@ static void test_no_padding(void **state)
     ENDS_WITH(FtxRequest, states);
     ENDS_WITH(FtxEvent, states_count);
     ENDS_WITH(FtxStats, gap_seconds);
-    ENDS_WITH(FtxEncode, stream);
+    ENDS_WITH(FtxEncode, text_ids);
     ENDS_WITH(FtxChat, time);
 #undef ENDS_WITH
 }

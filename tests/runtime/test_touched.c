@@ -339,6 +339,8 @@ static const struct {
     {"runtime/touched/decoder.lua", "--no-weights", 0},
     {"runtime/touched/decoder.lua", "--no-weights -D limits.sequences=3 -D decode.width=3", 3},
     {"runtime/touched/decoder.lua", "--no-weights -D precision.kv=int8", 0},
+    {"runtime/touched/experts.lua", "--no-weights -D precision.weights=bf16 -D precision.compute=bf16", 0},
+    {"runtime/touched/experts.lua", "--no-weights -D precision.weights=int8 -D precision.group=32", 0},
     {"runtime/touched/translator.lua", "--no-weights", 0},
     {"models/tiny-bart", "-D limits.sequences=2 -D limits.context=32 -D limits.tokens=32 -D precision.weights=fp16", 0},
 };
@@ -560,6 +562,8 @@ static const struct {
     {"route", 5, "of a cache line for the count of threads only the count is used"},
     {"beam", 18, "the same"},
     {"expert_linear", 1, "of a choice only the expert is read; its weight is expert_sum's"},
+    {"expert_linear_bf16", 1, "the same"},
+    {"expert_linear_q", 3, "the same"},
     {"beam", 19, "of a row's last entry only the first half is used, its shift"},
 };
 
