@@ -258,8 +258,11 @@ static void unit_rows(const Source *s, const Value *v, int64_t from, int64_t cou
         double squares = 0.0;
         float inverse;
 
-        for (int64_t k = 0; k < row; k++)
-            squares += (double)f[k] * (double)f[k];
+        for (int64_t k = 0; k < row; k++) {
+            const double x = f[k]; /* NOLINT(clang-analyzer-core.uninitialized.Assign): as above */
+
+            squares += x * x;
+        }
         inverse = (float)(1.0 / fmax(sqrt(squares), 1e-12));
         for (int64_t k = 0; k < row; k++)
             f[k] *= inverse;
