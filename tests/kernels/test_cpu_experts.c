@@ -68,8 +68,8 @@ static CpuKernel *kernel_of(const char *family, const char *bf16, CpuKernel *con
 {
     CpuKernel *k;
 
-    if (c->form == EMULATED)
-        return emulated[level];
+    if (c->form == EMULATED) /* Arm has the text's plain form alone */
+        return emulated[level] ? emulated[level] : emulated[0];
     if (c->form != PAIRS)
         return kernel_at(c->form ? bf16 : family, level);
     setenv("FTX_CPU", "avx512bf16", 1);
