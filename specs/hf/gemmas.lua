@@ -164,7 +164,8 @@ return {
     set = gemma2,
   },
   Gemma3ForCausalLM = {
-    type = "gemma3_text", text = "Gemma3Text", kv_heads = 4, head_dim = 256, activation = "gelu_pytorch_tanh", tie = true, positions = 131072,
+    type = "gemma3_text", text = "Gemma3Text", kv_heads = 4, head_dim = 256, activation = "gelu_pytorch_tanh", tie = true,
+    positions = 131072,
     fields = { activation = "hidden_activation", theta = false },
     names = with(gemma_norms),
     set = function(config, c, positions)

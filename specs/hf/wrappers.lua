@@ -2,8 +2,8 @@
 local nn = require "nn"
 
 -- Of each class the model_type of the text model, where text_config has none. flat: the text model's fields may stand beside
--- those of images; tied: the head is the embedding if no field says it; either: it is if one of the two parts of the file says so; unscaled: the class does not
--- multiply logits with logit_scale.
+-- those of images; tied: the head is the embedding if no field says it; either: it is if one of the two parts of the file says
+-- so; unscaled: the class does not multiply logits with logit_scale.
 local classes = {
   AyaVisionForConditionalGeneration = { "cohere2", tied = true, unscaled = true },
   Cohere2VisionForConditionalGeneration = { "cohere2", tied = true, unscaled = true },
@@ -26,7 +26,8 @@ local classes = {
 
 -- Sizes of the classes of text models. Some versions of transformers wrote into text_config what differs from these.
 local function sizes(vocab, hidden, ffn, layers, heads)
-  return { vocab_size = vocab, hidden_size = hidden, intermediate_size = ffn, num_hidden_layers = layers, num_attention_heads = heads }
+  return { vocab_size = vocab, hidden_size = hidden, intermediate_size = ffn, num_hidden_layers = layers,
+           num_attention_heads = heads }
 end
 local usual = {
   gemma3_text = sizes(262208, 2304, 9216, 26, 8), llama = sizes(32000, 4096, 11008, 32, 32),
@@ -42,8 +43,8 @@ local images = {
   ignore_index = true, image_grid_pinpoints = true, image_seq_length = true, scale_factor = true,
   use_image_newline_parameter = true, vision_aspect_ratio = true, vision_end_token_id = true, vision_start_token_id = true,
   vision_token_id = true, video_token_index = true, _pad_token_id = true,
-  audio_config = true, audio_soft_tokens_per_image = true, audio_token_id = true, boa_token_id = true, boi_token_id = true, eoa_token_id = true,
-  eoa_token_index = true, eoi_token_id = true, video_token_id = true, vision_soft_tokens_per_image = true,
+  audio_config = true, audio_soft_tokens_per_image = true, audio_token_id = true, boa_token_id = true, boi_token_id = true,
+  eoa_token_id = true, eoa_token_index = true, eoi_token_id = true, video_token_id = true, vision_soft_tokens_per_image = true,
   boi_token_index = true, eoi_token_index = true, image_token_id = true, image_token_index = true,
   mm_tokens_per_image = true, multimodal_projector_bias = true, projector_hidden_act = true, spatial_merge_size = true,
   vision_config = true, vision_feature_layer = true, vision_feature_select_strategy = true,

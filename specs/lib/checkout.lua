@@ -303,8 +303,8 @@ local function sentences(checkout)
     elseif string.sub(kind, -10) == ".Normalize" then
       made.normalize = true
     elseif string.sub(kind, -12) ~= ".Transformer" then
-      ftx.refuse(checkout.modules_path, string.format("module %d is %s; Transformer, Pooling, Dense and Normalize are read, in this order; " ..
-        "-D pooling= says what to make without them", i, kind))
+      ftx.refuse(checkout.modules_path, string.format("module %d is %s; Transformer, Pooling, Dense and Normalize are read, " ..
+        "in this order; -D pooling= says what to make without them", i, kind))
     end
   end
   return made
