@@ -523,7 +523,8 @@ static void AT(quant_totals)(int64_t N, const QuantArgs *q, int64_t m0, int64_t 
         }
 }
 
-/* What is known of the weights: type as CPU_INT4, scales as PackedScales of runtime/base/packed.h. x and w are yet to be set. */
+/* The fields that the form of the weights gives: type as CPU_INT4, kind as PackedScales of runtime/base/packed.h. The caller sets
+ * x and w. */
 ALWAYS_INLINE QuantArgs AT(quant_weights)(int64_t K, int64_t type, int64_t group, int64_t kind, int64_t xgroup)
 {
     const int64_t bits = type == CPU_INT4 ? 4 : 8, groups = K / group, codes = QUANT_ROWS * K * bits / 8;

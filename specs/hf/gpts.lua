@@ -5,6 +5,14 @@ local fields = require "lib.fields"
 local same_window, clip =
   fields.same_window, fields.clip
 
+-- The elements of a head that turn; null is refused.
+local function rotary(config, c)
+  if config.values.rotary_dim ~= nil and config:value("rotary_dim") == nil then
+    config:refuse("rotary_dim", "an even number up to n_embd / n_head")
+  end
+  c.rope.dim = config:count("rotary_dim", 2, c.head_dim, 64)
+end
+
 return {
   Starcoder2ForCausalLM = {
     type = "starcoder2", norm = "layer", eps = 1e-5, kv_heads = 2, activation = "gelu_pytorch_tanh", tie = true,
@@ -42,10 +50,7 @@ return {
     unused = { "transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias" },
     set = function(config, c)
       config:only("rotary", "true", true)
-      if config.values.rotary_dim ~= nil and config:value("rotary_dim") == nil then
-        config:refuse("rotary_dim", "an even number up to n_embd / n_head")
-      end
-      c.rope.dim = config:count("rotary_dim", 2, c.head_dim, 64)
+      rotary(config, c)
       c.parallel, c.ffn_bias, c.head_bias = true, true, true
     end,
   },
@@ -59,10 +64,7 @@ return {
               gate = false, up = "mlp.fc_in", down = "mlp.fc_out", final_norm = "transformer.ln_f" },
     unused = { "transformer.h.*.attn.causal_mask" },
     set = function(config, c)
-      if config.values.rotary_dim ~= nil and config:value("rotary_dim") == nil then
-        config:refuse("rotary_dim", "an even number up to n_embd / n_head")
-      end
-      c.rope.dim = config:count("rotary_dim", 2, c.head_dim, 64)
+      rotary(config, c)
       if c.heads % 4 ~= 0 then config:refuse("n_head", "a multiple of 4: the class cuts its matrix so") end
       c.groups, c.values_first = 4, true
       c.parallel, c.ffn_bias, c.head_bias = true, true, true

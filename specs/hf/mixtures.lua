@@ -71,6 +71,12 @@ local function sigmoid_experts(config, c)
   e.score, e.group_by, e.choice_bias, e.renorm = "sigmoid", "sum2", true, config:flag("norm_topk_prob", true)
 end
 
+local granite_names = {
+  router = "block_sparse_moe.router.layer", expert_gate_up = "block_sparse_moe.input_linear",
+  expert_down = "block_sparse_moe.output_linear", shared_gate_up = "shared_mlp.input_linear",
+  shared_down = "shared_mlp.output_linear",
+}
+
 -- The weights are a softmax of the chosen logits.
 local function granite_experts(config, c)
   fields.granite(config, c)
@@ -318,9 +324,7 @@ local classes = {
   },
   GraniteMoeSharedForCausalLM = {
     type = "granitemoeshared",
-    names = { router = "block_sparse_moe.router.layer", expert_gate_up = "block_sparse_moe.input_linear",
-              expert_down = "block_sparse_moe.output_linear", shared_gate_up = "shared_mlp.input_linear",
-              shared_down = "shared_mlp.output_linear" },
+    names = granite_names,
     set = function(config, c)
       granite_experts(config, c)
       local shared = config:count("shared_intermediate_size", 0, 2 ^ 20, 0)
@@ -330,9 +334,7 @@ local classes = {
   -- Granite 4 whose layers all have attention
   GraniteMoeHybridForCausalLM = {
     type = "granitemoehybrid",
-    names = { router = "block_sparse_moe.router.layer", expert_gate_up = "block_sparse_moe.input_linear",
-              expert_down = "block_sparse_moe.output_linear", shared_gate_up = "shared_mlp.input_linear",
-              shared_down = "shared_mlp.output_linear" },
+    names = granite_names,
     set = function(config, c)
       only_attention(config, c)
       local shared = config:count("shared_intermediate_size", 1, 2 ^ 20, 1024)
