@@ -40,9 +40,11 @@
 //@ consts  HALF_SMEM: SM_SMEM / 2 - 1024  BITS: type(w) == int4 ? 4 : 8  GROUP: group(w)  SCALES: scales(w)
 //@ plain, append, head: consts BRICK_K: 128  X_BYTES: M * 3 * (round_up(K, 128) + 64)
 //@ fp8, fp8_append: consts BRICK_K: 128  X_ROW_BYTES: K * 2 + 16  X_BYTES: M * X_ROW_BYTES
-//    A block takes all shared memory of an SM, or half, so that the next kernel can start beside it. All of it is faster in a
-//    step (docs/decisions/033-quantised-weights-by-bulk-copies.md).
+//    A block takes all shared memory of an SM, or half, so that the next kernel can start beside it: q, k and v, beside which
+//    attention starts, and other small layers. All of it is faster for the rest
+//    (docs/decisions/033-quantised-weights-by-bulk-copies.md).
 //@ tune    BYTES: HALF_SMEM SMEM
+//@ prefer  BYTES=HALF_SMEM if APPEND || (N < 8192 && K < 4096)
 //@ prefer  BYTES=SMEM
 //@ consts  BLOCKS_PER_SM: BYTES > HALF_SMEM ? 1 : 2
 //    A chunk of 16 KB of codes, or 32 KB: fewer waits of the warps that multiply. ROUND_TILES: tiles whose sums are finished
@@ -50,7 +52,10 @@
 //@ tune    CHUNK: 8 16 32
 //@ prefer  CHUNK=16 if BITS == 4
 //@ prefer  CHUNK=8
+//    Long rows of x: more warps, since they make its digits first.
 //@ tune    WARPS: 8 16
+//@ order   WARPS
+//@ prefer  WARPS=16 if BITS == 4 && K >= 8192 && !LAST
 //@ prefer  WARPS=8
 //@ tune    ROUND_MOST: 8 16 4
 //@ prefer  ROUND_MOST=8
@@ -72,9 +77,10 @@
 //@ needs   TMA
 //@ fits    sizeof(x) == 2 && K % 64 == 0 && (LAST || BUCKET > 0) && M <= 8
 //@ fits    STAGES >= 2 && CHUNK % WARPS == 0 && (type(w) == fp8) == FP8
-//    Measured on an H200 (docs/decisions/033-quantised-weights-by-bulk-copies.md): 1 to 4 rows, 3 and 4 where three chunks fit.
-//    Short rows of w were as fast or faster by linear_q.
-//@ prefer  other if ARCH != 90 || M > 4 || (M > 2 && STAGES < 3) || K < 4096 || (LAST && K > 8192)
+//    Measured on an H200 (docs/decisions/033-quantised-weights-by-bulk-copies.md): 1 to 4 rows, 3 and 4 where three chunks fit and
+//    the layer is not small.
+//@ prefer  other if ARCH != 90 || M > 4 || K < 1024 || (LAST && K > 8192)
+//@ prefer  other if M > 2 && (STAGES < 3 || K < (LAST || N >= 8192 ? 2048 : 4096))
 //@ launch  grid min(SMS, ceil_div(N, 16))   block WARPS * 32 + 32   smem BYTES
 //@ moves   N * K * BITS / 8 + N * K / GROUP * 2
 //@ flops   2 * (LAST ? S : T) * N * K
