@@ -44,7 +44,7 @@ def add(template, x, n, k, m, norm=0, bias=0, act=0, glu=0, res=0, heads=None, k
     y = y or x
     last = template.endswith("head")
     h, g, e, rot = heads or (1, 1, 2, 0)
-    v = dict(type_x=x, type_w=codes[0] or x, int4=4, group_w=codes[1], scales_w=codes[2], type_y=y, type_k=kv or x, sizeof_x=SIZE[x], sizeof_w=SIZE[x], sizeof_KV=SIZE[kv or x], N=n, K=k, T_MAX=m,
+    v = dict(type_x=x, type_w=codes[0] or x, int4=4, fp8=-1, group_w=codes[1], scales_w=codes[2], type_y=y, type_k=kv or x, sizeof_x=SIZE[x], sizeof_w=SIZE[x], sizeof_KV=SIZE[kv or x], N=n, K=k, T_MAX=m,
              S_MAX=m, BUCKET=m, ARCH=90, FIXED=int(ORDER), T=m, S=m, TMA=1, CLUSTER=1, WGMMA=1, SMEM=232448, SM_SMEM=233472, NORM=norm, EPS=1e-5, ACT=act, GLU=glu, RES=res, has_b=bias,
              rows_x=0, logits_y=0, LAST=int(last), BEAMS=0, CONTEXT=256, BLOCK=16, append_heads=h, append_kv_heads=g, append_head_dim=e, append_rot=rot)
     try:
@@ -103,6 +103,14 @@ def checks():
     quantised(BF16, 600, 320, (1, 8), (4, 64, 3), norm=1)
     quantised(BF16, 40000, 4096, (1, 8), (8, 128, 0), norm=1, y=FP32, last=1)
     quantised(BF16, 40000, 4096, (16, 64), (8, 128, 0), y=FP32)
+    quantised(BF16, 40000, 2048, (1, 4), (8, 128, 0), norm=1, y=FP32, last=1)
+    quantised(BF16, 9000, 1024, (1, 2), (8, 64, 0), y=FP32, last=1)
+    quantised(BF16, 3072, 2048, (1, 2), (4, 128, 0), norm=1, heads=(32, 8, 64, 64))
+    quantised(BF16, 2048, 2048, (1, 2), (4, 128, 0), res=1)
+    quantised(BF16, 16384, 2048, (1, 2, 4), (4, 128, 0), norm=1, glu=1, act=5)
+    quantised(BF16, 16384, 2048, (1, 4), (8, 128, 0), norm=1, glu=1, act=5)
+    quantised(BF16, 4096, 1024, (1, 2), (4, 32, 1), norm=1, heads=(16, 8, 128, 128))
+    quantised(BF16, 2048, 8192, (1, 2, 4), (4, 128, 0), res=1)
     every(BF16, 8, 112, (1, 16), bias=1)
     every(BF16, 300, 120, (1, 4, 64), norm=1, bias=1)
     every(BF16, 640, 300, (1, 32), norm=1)
