@@ -84,7 +84,7 @@ def quantised(x, n, k, ms, codes, **kw):
     own = {a: b for a, b in kw.items() if a != "last"}
     for m in ms:
         add("linear_q" + suffix, x, n, k, m, codes=codes, **own)
-        if m <= 8:
+        if m <= 4: # as its contract prefers
             add("linear_q_bulk" + suffix, x, n, k, m, codes=codes, **own)
         elif suffix != "_head":
             add("linear_q_hopper" + suffix, x, n, k, m, codes=codes, **dict(kw, norm=0))
@@ -198,7 +198,8 @@ def quantised_layer(tag, model, m, form, force=lambda n, k: {}):
 def quantised_sequences():
     for m in (1, 2, 4, 8):
         quantised_layer("", "8B", m, "linear_q")
-        quantised_layer("", "8B", m, "linear_q_bulk")
+        if m <= 4:
+            quantised_layer("", "8B", m, "linear_q_bulk")
     for m in (16, 32, 64):
         quantised_layer("", "8B", m, "linear_q_hopper")
 
