@@ -44,7 +44,7 @@ template <class K, int VEC> DEVICE Vec<float, VEC> head_angles(const AppendRow &
     }
 }
 
-// K: as body/append.cuh, and T, EPS, VEC, LANES, PER, THREADS.
+// K: as body/append.cuh, and T, EPS, VEC, LANES, PER, THREADS, ONE_TYPE: q and the cache have one type.
 template <class K> DEVICE void append_norm(const AppendNormArgs &a)
 {
     typedef typename K::T T;
@@ -96,8 +96,11 @@ template <class K> DEVICE void append_norm(const AppendNormArgs &a)
                 if (K::ROT > 0)
                     append_turn<VEC / 2>(cs[i], f);
             }
-            if (head < K::H)
-                store((typename K::OUT *)a.q + ((i64)t * K::H + head) * K::E + e, from_floats<typename K::OUT>(f));
+            typename K::OUT *q = (typename K::OUT *)a.q + ((i64)t * K::H + head) * K::E + e;
+            if constexpr (K::ONE_TYPE) // one store of 16 bytes; one behind each side of a branch would be taken apart
+                store(head < K::H ? q : (typename K::OUT *)append_cached<K>(a.k, a.v, row, head * K::E + e), from_floats<typename K::OUT>(f));
+            else if (head < K::H)
+                store(q, from_floats<typename K::OUT>(f));
             else
                 store(append_cached<K>(a.k, a.v, row, head * K::E + e), from_floats<typename K::KV>(f));
         }

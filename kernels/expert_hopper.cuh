@@ -1,4 +1,7 @@
-// expert_hopper.cuh - linear layers of experts for many rows on sm_90a: the functions of expert_tile.cuh by wgmma.
+// expert_hopper.cuh - linear layers of experts for many rows on sm_90a, by wgmma.
+//
+//   linear   y[m, i*N + n] = epilogue(x[m,:] . w[e,n,:] + b[e,n])                        e: expert i of row m
+//   sum      y[m, i, n] = weight * (x[m, i*K:] . w[e,n,:] + b[e,n]), the form parts of expert_sum, which expert_add.cuh adds
 //
 // The operands are swapped as in linear_swapped.cuh: the first is w, 128 columns of y, and the rows of x, which come from
 // anywhere, are the second, up to 160 of them. So an expert with 130 rows costs as much as 160, not as 256.
@@ -11,18 +14,21 @@
 //          ends lets the other begin: it waits for no phase of the ring before all those before it are complete
 //   8..11  the producers: w by TMA; rows of x by cp.async, 16 rows at a time
 //
-// Order of summation: 16 k after 16 k; the parts of a row as in expert_tile.cuh.
+// Order of summation: 16 k after 16 k. Parts are rounded to 16 bits: in fp32, and added by the last of a row's units, they would
+// cost as much as the products (docs/decisions/035-experts.md).
 #pragma once
 #include "device/async.cuh"
-#include "device/atomic.cuh"
 #include "device/barrier.cuh"
+#include "device/bytes.cuh"
+#include "device/fragment.cuh"
 #include "device/pdl.cuh"
 #include "device/registers.cuh"
 #include "device/shared.cuh"
 #include "device/tensor.cuh"
 #include "device/wgmma_wide.cuh"
-#include "body/ring.cuh"
 #include "body/experts.cuh"
+#include "body/quad.cuh"
+#include "body/ring.cuh"
 
 enum { MANY_COLUMNS = 128, MANY_PAIRS = 160, MANY_THREADS = 384 };
 
@@ -61,7 +67,7 @@ template <class C> DEVICE void many_produce(const ExpertArgs &a, const ManyRing<
             }
 #pragma unroll
             for (int i = 0; i < GROUPS; i++)
-                if (16 * i < round_up(tile.count, 32))
+                if (16 * i < tile.count)
                     copy16(to + 16 * i * 128, in ? x[i] + s * 64 : x[i], in ? 16 : 0);
             copy_arrive(ring.full(slot.at));
             slot.next();
@@ -73,13 +79,13 @@ template <class C> DEVICE void many_produce(const ExpertArgs &a, const ManyRing<
 DEVICE void many_sync(int group) { named_barrier_sync(1 + group, 128); }
 enum { MANY_TURN = 3 };
 
-// d = w * x^T of a unit, by one warpgroup: THIRTIES times 32 rows, twice 64 columns.
-template <class C, int THIRTIES> DEVICE void many_multiply(float (&d)[2][THIRTIES * 16], const ManyRing<C> &ring, RingSlot<C::STAGES> &slot)
+// d = w * x^T of a unit, by one warpgroup: ROWS rows, twice 64 columns.
+template <class C, int ROWS> DEVICE void many_multiply(float (&d)[2][ROWS / 2], const ManyRing<C> &ring, RingSlot<C::STAGES> &slot)
 {
     typedef ManyShape<C> P;
     typedef typename C::T T;
 #pragma unroll
-    for (int i = 0; i < THIRTIES * 16; i++)
+    for (int i = 0; i < ROWS / 2; i++)
         d[0][i] = d[1][i] = 0.0f;
 #pragma unroll 1
     for (int s = 0; s < P::STEPS; s++) {
@@ -91,7 +97,7 @@ template <class C, int THIRTIES> DEVICE void many_multiply(float (&d)[2][THIRTIE
         for (int k = 0; k < 4; k++)
 #pragma unroll
             for (int h = 0; h < 2; h++)
-                Wgmma<THIRTIES * 32, T>::add(d[h], wgmma_descriptor_at(w, 64 * h, k), wgmma_descriptor_at(x, 0, k));
+                Wgmma<ROWS, T>::add(d[h], wgmma_descriptor_at(w, 64 * h, k), wgmma_descriptor_at(x, 0, k));
         wgmma_commit();
         wgmma_wait<1>();
         if (s > 0 && lane_id() == 0)
@@ -100,89 +106,77 @@ template <class C, int THIRTIES> DEVICE void many_multiply(float (&d)[2][THIRTIE
     }
 }
 
-// The outputs of a unit. Lane 4g + t has columns g and g + 8 of the warp's 16 for rows 2t and 2t + 1 of every 8: two lanes
-// exchange values, so that each has two neighbouring columns of a row. pairs, weights: of the tile, in shared memory.
-template <class C, int THIRTIES, class A>
-DEVICE void many_finish(const A &a, const ExpertTile &tile, const int *pairs, const float *weights, int n0, const float (&d)[2][THIRTIES * 16])
-{
-    const int g = lane_id() >> 2, odd = g & 1, n = n0 + warp_id() % 4 * 16 + g - odd;
-#pragma unroll
-    for (int j = 0; j < THIRTIES * 4; j++) {
-        const int row = 8 * j + (lane_id() & 3) * 2 + odd, pair = pairs[least(row, tile.count - 1)];
-        const float weight = C::SUM ? weights[least(row, tile.count - 1)] : 0.0f;
-#pragma unroll
-        for (int h = 0; h < 4; h++) { // of 8 columns: of both sums of the lane, then 64 further on
-            const int to = n + h / 2 * 64 + h % 2 * 8;
-            const float v0 = d[h / 2][4 * j + h % 2 * 2], v1 = d[h / 2][4 * j + h % 2 * 2 + 1], got = shuffle_xor(odd ? v0 : v1, 4);
-            if (row < tile.count && to < C::N)
-                expert_out2<C>(a, tile.expert, pair, weight, to, odd ? got : v0, odd ? v1 : got);
-        }
-    }
-}
-
-// Adds the parts of those rows whose last part is this unit's: ready [MANY_PAIRS], in shared memory, names them, or -1.
-template <class C> DEVICE void many_add(const ExpertSumArgs &a, const ExpertTile &tile, const int *pairs, int n0, int *ready, int group)
+// The outputs of a unit, 8 columns of a row in one store. Lane 4g + t has the sums of column g for rows 2t and 2t + 1 of each block
+// of 8 rows and 8 columns. The warp has four blocks side by side, h = 0 .. 3, at 0, 8, 64 and 72 from its first column. Each is
+// transposed; then the lanes of a quad exchange four of them. pairs, weights: of the tile, in shared memory.
+template <class C, int ROWS>
+DEVICE void many_finish(const ExpertArgs &a, const ExpertTile &tile, const int *pairs, const float *weights, int n0, const float (&d)[2][ROWS / 2])
 {
     typedef typename C::T T;
-    typedef typename C::OUT O;
-    constexpr int UNITS = ManyShape<C>::UNITS, VEC = C::N % 4 ? 2 : 4;
-    many_sync(group);
-    for (int i = threadIdx.x % 128; i < tile.count; i += 128) {
-        const int m = pairs[i] / C::R;
-        u32 *arrived = &a.arrived[m * UNITS + n0 / MANY_COLUMNS];
-        const bool last = atomic_add_acq_rel(arrived, 1) + 1 == C::R;
-        ready[i] = last ? m : -1;
-        if (last)
-            *arrived = 0;
-    }
-    many_sync(group);
-    for (int i = warp_id() % 4; i < tile.count; i += 4) {
-        const int m = ready[i];
-        if (m < 0)
-            continue;
+    const int g = lane_id() >> 2, t = lane_id() & 3, first = n0 + warp_id() % 4 * 16;
+    float bias[4] = {};
 #pragma unroll
-        for (int h = 0; h < 4; h += VEC) {
-            const int n = n0 + lane_id() * 4 + h;
-            if (n >= C::N)
-                break;
-            Vec<float, VEC> part[C::R], sum = zeros<float, VEC>();
-            Vec<T, VEC> r;
+    for (int h = 0; h < 4 && C::BIAS; h++)
+        bias[h] = a.b[tile.expert * C::N + least(first + h / 2 * 64 + h % 2 * 8 + g, C::N - 1)];
+    u32 v[4];
+    if constexpr (C::GLU) { // columns g and g + 1, gate and up: the even lane finishes those of block h, the odd one of block h + 1
+        const int odd = g & 1, n = first + t % 2 * 64;
 #pragma unroll
-            for (int k = 0; k < C::R; k++)
-                part[k] = load<VEC>(a.parts + ((i64)m * C::R + k) * C::N + n);
-            if (C::RES)
-                r = load<VEC>((const T *)a.r + (i64)m * C::N + n);
+        for (int j = 0; j < ROWS / 8; j += 2) {
 #pragma unroll
-            for (int k = 0; k < C::R; k++)
+            for (int i = 0; i < 4; i++) { // rows 8 (j + i / 2) ..., columns 64 (i % 2) ...
+                float y[2];
 #pragma unroll
-                for (int v = 0; v < VEC; v++)
-                    sum[v] += part[k][v];
+                for (int r = 0; r < 2; r++) {
+                    const float v0 = d[i % 2][4 * (j + i / 2) + r] + bias[i % 2 * 2], v1 = d[i % 2][4 * (j + i / 2) + 2 + r] + bias[i % 2 * 2 + 1];
+                    const float got = shuffle_xor(odd ? v0 : v1, 4);
+                    y[r] = activate<C::ACT>(odd ? got : v0) * (odd ? v1 : got);
+                }
+                v[i] = transpose8x8(pack2<T>(y[0], y[1])); // columns t and t + 4 of the 8 of y
+            }
+            quad_transpose(v);
+            const int row = 8 * (j + t / 2) + g;
+            if (row < tile.count && n < C::N)
+                *(uint4_ *)((T *)a.y + (i64)pairs[row] * (C::N / 2) + n / 2) = {permute(v[0], v[1], 0x5410), permute(v[2], v[3], 0x5410),
+                                                                               permute(v[0], v[1], 0x7632), permute(v[2], v[3], 0x7632)};
+        }
+    } else {
+        const int n = first + t / 2 * 64 + t % 2 * 8;
 #pragma unroll
-            for (int v = 0; v < VEC && C::RES; v++)
-                sum[v] += to_float(r[v]);
-            store((O *)a.y + (i64)m * C::N + n, from_floats<O>(sum));
+        for (int j = 0; j < ROWS / 8; j++) {
+            Vec<float, 2> weight;
+            if (C::SUM)
+                weight = load<2>(weights + 8 * j + 2 * t);
+#pragma unroll
+            for (int h = 0; h < 4; h++) {
+                const float v0 = d[h / 2][4 * j + h % 2 * 2] + bias[h], v1 = d[h / 2][4 * j + h % 2 * 2 + 1] + bias[h];
+                v[h] = transpose8x8(C::SUM ? pack2<T>(weight[0] * v0, weight[1] * v1) : pack2<T>(activate<C::ACT>(v0), activate<C::ACT>(v1)));
+            }
+            quad_transpose(v);
+            const int row = 8 * j + g;
+            if (row < tile.count && n < C::N)
+                *(uint4_ *)((T *)a.y + (i64)pairs[row] * C::N + n) = {v[0], v[1], v[2], v[3]};
         }
     }
-    many_sync(group); // all have read `ready`
 }
 
 // next: whether the other warpgroup has a unit after this one.
-template <class C, int THIRTIES, class A>
-DEVICE void many_unit(const A &a, const ManyRing<C> &ring, RingSlot<C::STAGES> &slot, const ExpertTile &tile, const int *pairs,
+template <class C, int ROWS>
+DEVICE void many_unit(const ExpertArgs &a, const ManyRing<C> &ring, RingSlot<C::STAGES> &slot, const ExpertTile &tile, const int *pairs,
                       const float *weights, int n0, int group, bool next)
 {
-    float d[2][THIRTIES * 16];
-    many_multiply<C, THIRTIES>(d, ring, slot);
+    float d[2][ROWS / 2];
+    many_multiply<C, ROWS>(d, ring, slot);
     if (next)
         named_barrier_arrive(MANY_TURN + (group ^ 1), 256);
     wgmma_wait<0>();
     if (lane_id() == 0)
         mbarrier_arrive(ring.empty(slot.before()));
     many_sync(group); // pairs and weights are there
-    many_finish<C, THIRTIES>(a, tile, pairs, weights, n0, d);
+    many_finish<C, ROWS>(a, tile, pairs, weights, n0, d);
 }
 
-template <class C, class A> DEVICE void expert_hopper(const A &a)
+template <class C> DEVICE void expert_hopper(const ExpertArgs &a)
 {
     typedef ManyShape<C> P;
     char *shared = shared_memory();
@@ -225,15 +219,16 @@ template <class C, class A> DEVICE void expert_hopper(const A &a)
         }
         if (u >= (int)gridDim.x)
             named_barrier_sync(MANY_TURN + group, 256); // the unit before this one has been multiplied
-        switch (ceil_div(tile.count, 32)) {
-        case 1: many_unit<C, 1>(a, ring, slot, tile, pairs, weights, n0, group, next); break;
-        case 2: many_unit<C, 2>(a, ring, slot, tile, pairs, weights, n0, group, next); break;
-        case 3: many_unit<C, 3>(a, ring, slot, tile, pairs, weights, n0, group, next); break;
-        case 4: many_unit<C, 4>(a, ring, slot, tile, pairs, weights, n0, group, next); break;
-        default: many_unit<C, 5>(a, ring, slot, tile, pairs, weights, n0, group, next); break;
+        switch (ceil_div(tile.count, 16)) {
+        case 1: many_unit<C, 16>(a, ring, slot, tile, pairs, weights, n0, group, next); break;
+        case 2: many_unit<C, 32>(a, ring, slot, tile, pairs, weights, n0, group, next); break;
+        case 3: many_unit<C, 48>(a, ring, slot, tile, pairs, weights, n0, group, next); break;
+        case 4: many_unit<C, 64>(a, ring, slot, tile, pairs, weights, n0, group, next); break;
+        case 5: case 6: many_unit<C, 96>(a, ring, slot, tile, pairs, weights, n0, group, next); break;
+        case 7: many_unit<C, 112>(a, ring, slot, tile, pairs, weights, n0, group, next); break;
+        case 8: many_unit<C, 128>(a, ring, slot, tile, pairs, weights, n0, group, next); break;
+        default: many_unit<C, 160>(a, ring, slot, tile, pairs, weights, n0, group, next); break;
         }
         slot.skip(P::STEPS); // those of the other warpgroup's unit
-        if constexpr (C::SUM)
-            many_add<C>(a, tile, pairs, n0, (int *)(shared + C::READY_AT) + group * MANY_PAIRS, group);
     }
 }

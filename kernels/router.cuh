@@ -146,7 +146,14 @@ template <class C> DEVICE void router(const RouterArgs &a)
             if (lane_id() == 0)
                 *a.done = 0;
         }
-        route_sort<C, 32>(routes, rows, count, rows > 1 ? (const int *)0 : chosen);
+        const int *experts = rows > 1 ? (const int *)0 : chosen;
+        for (int e = lane_id(); e < C::N; e += 32)
+            count[e] = 0;
+        warp_sync();
+        for (int p = lane_id(); p < rows * C::K; p += 32)
+            shared_atomic_add(&count[route_expert<C>(routes, experts, p)], 1);
+        warp_sync();
+        route_sort<C, 32>(routes, rows, count, experts);
     }
 #endif
 }

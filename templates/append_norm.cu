@@ -3,7 +3,7 @@
 //@ rank    44
 //@ args    x[T,N] t:fp32 qg[E]:fp32 kg[E]:fp32 $step $token $pages $k $v -> q
 //@ match   q = append(x, t?, qg, kg)
-//@ consts  X: type(x)  Y: type(q)  KV: type($k)
+//@ consts  X: type(x)  Y: type(q)  KV: type($k)  ONE_TYPE: type(q) == type($k)
 //@ consts  H: append.heads  G: append.kv_heads  E: E  ROT: append.rot  EPS: append.eps
 //@ consts  BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  THREADS: 128
 //@ consts  VEC: (E * sizeof(x) % 16 == 0 ? 16 : E * sizeof(x) % 8 == 0 ? 8 : 4) / sizeof(x)
@@ -21,7 +21,7 @@ struct Config {
     using KV = @KV@;
     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@;
     static constexpr int BLOCK = @BLOCK@, PAGES = @PAGES@, THREADS = @THREADS@;
-    static constexpr int VEC = @VEC@, LANES = @LANES@, PER = @PER@;
+    static constexpr int VEC = @VEC@, LANES = @LANES@, PER = @PER@, ONE_TYPE = @ONE_TYPE@;
     static constexpr float EPS = @EPS@;
 };
 extern "C" __global__ void __launch_bounds__(Config::THREADS)

@@ -11,8 +11,10 @@
 //@ consts  GROUPS: route.groups  KEPT: route.groups_kept  BEST_TWO: route.best_two  SCALE: route.scale
 //@ consts  BIAS: has(b)  SORTED: has(starts)  ROWS_S: rows(x)
 //@ consts  THREADS: 32 * min(M_MAX, (N > 256 ? 8 : 32) / (KEPT < GROUPS ? 2 : 1))
+//@ consts  STAGED: SORTED && M_MAX > THREADS / 32 && 4 * M_MAX * K <= 98304
+//@ shared  PAIRS    STAGED * 4 * M_MAX * K
 //@ fits    N <= 1024 && K <= 32 && GROUPS <= 32
-//@ zeroed  done 4
+//@ zeroed  counts 4 * (N + 1)
 //@ launch  grid min(SMS, ceil_div(M, THREADS / 32))   block THREADS
 //@ moves   4 * M * N
 //@ overlap yes
@@ -21,7 +23,7 @@
 struct Config {
     static constexpr int N = @N@, K = @K@, SIGMOID = @SIGMOID@, CHOSEN = @CHOSEN@, RENORM = @RENORM@;
     static constexpr int GROUPS = @GROUPS@, KEPT = @KEPT@, BEST_TWO = @BEST_TWO@, BIAS = @BIAS@, SORTED = @SORTED@;
-    static constexpr int ROWS_S = @ROWS_S@, THREADS = @THREADS@;
+    static constexpr int ROWS_S = @ROWS_S@, THREADS = @THREADS@, STAGED = @STAGED@;
     static constexpr float SCALE = @SCALE@;
 };
 extern "C" __global__ void __launch_bounds__(Config::THREADS)

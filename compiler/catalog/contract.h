@@ -27,8 +27,8 @@ typedef struct Companion {
 /* A form in which a value can lie in memory, as compiler/ir/forms.def declares it. Number 0 is plain. */
 struct Form {
     const char *name;
-    int64_t instead; /* bytes of an element, in place of the plain value's; 0: the plain value is there, too */
-    bool packed;     /* a form of quantised weights (runtime/base/packed.h) */
+    const char *instead; /* bytes of an element, over PARAM, in place of the plain value's; NULL: that is there, too */
+    bool packed;         /* a form of quantised weights (runtime/base/packed.h) */
     struct {
         Companion *at;
         size_t n, cap;
@@ -268,9 +268,9 @@ bool contract_fit_at(const ProgramFacts *f, const Binding *b, const size_t *plac
 bool contract_fit_with(const ProgramFacts *f, const Binding *b, const TunedConst *use, size_t n, Arena *keep,
                        Arena *scratch, Fitted *out, const char **reason);
 
-/* Bytes of a companion in the workspace, of a value with so many rows and columns and the form's number; false: they cannot
- * be computed. */
-bool companion_bytes(const Companion *c, int64_t rows, int64_t columns, int64_t param, int64_t *bytes);
+/* Bytes of a companion, or of an element of a form that stands in place of the plain value, by their expression: of a value
+ * with so many rows and columns and the form's number; false: they cannot be computed. */
+bool form_bytes(const char *expression, int64_t rows, int64_t columns, int64_t param, int64_t *bytes);
 
 /* The weights that are folded into operand i when it is packed; all 0: none. */
 Fold contract_arg_fold(const Binding *b, size_t i);

@@ -32,17 +32,6 @@ static Form *last_form(Reader *r)
     return NULL;
 }
 
-bool read_instead(Reader *r)
-{
-    Form *f = last_form(r);
-    char *end;
-
-    if (!f)
-        return false;
-    f->instead = strtol(r->at, &end, 10);
-    return (end > r->at && !*end && f->instead >= 1 && f->instead <= 16) || reader_fail(r, "whole number from 1 to 16");
-}
-
 /* A form of quantised weights, which the compiler writes. */
 bool read_packed(Reader *r)
 {
@@ -68,13 +57,28 @@ static bool lookup_size(void *user, const char *name, ExprKind *kind, int64_t *v
     return false;
 }
 
-bool companion_bytes(const Companion *c, int64_t rows, int64_t columns, int64_t param, int64_t *bytes)
+bool form_bytes(const char *expression, int64_t rows, int64_t columns, int64_t param, int64_t *bytes)
 {
     int64_t sizes[] = {rows, columns, param};
     Expr e;
 
-    return expr_parse(c->bytes, lookup_size, sizes, &e, NULL) == FTX_OK &&
+    return expr_parse(expression, lookup_size, sizes, &e, NULL) == FTX_OK &&
            expr_run(e.words, e.n, NULL, 0, bytes, NULL) == FTX_OK && *bytes >= 0;
+}
+
+bool read_instead(Reader *r)
+{
+    const char *at = r->at;
+    Form *f = last_form(r);
+    int64_t bytes;
+
+    if (!f)
+        return false;
+    f->instead = reader_text(r, "");
+    if (form_bytes(f->instead, 0, 0, 1, &bytes) && bytes >= 1 && bytes <= 16)
+        return true;
+    r->at = at;
+    return reader_fail(r, "1 to 16 bytes, or so many times PARAM");
 }
 
 bool read_companion(Reader *r)
@@ -115,7 +119,7 @@ bool read_gives(Reader *r)
         if (r->c->gives.at[i].form == g->form)
             return diag_error(r->d, r->loc, "contract: %s is given twice as %s", s, r->forms.at[g->form].name);
     g->param = (NamedText){"gives", reader_text(r, ""), r->loc};
-    r->c->no_plain |= r->forms.at[g->form].instead != 0;
+    r->c->no_plain |= r->forms.at[g->form].instead != NULL;
     return *g->param.text || reader_fail(r, "number of the form");
 }
 

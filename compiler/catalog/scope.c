@@ -139,7 +139,7 @@ static bool lookup_function(const Scope *s, const char *name, int64_t *value)
         f++;
     if (f == FUNCTION_sizeof)
         return lookup_sizeof(s, x, n, value);
-    if (f == FUNCTION_COUNT || i < 0 || (f == FUNCTION_param && s->c->args.at[i].of < 0))
+    if (f == FUNCTION_COUNT || i < 0)
         return false;
     if (!s->f)
         return true;
@@ -151,7 +151,9 @@ static bool lookup_function(const Scope *s, const char *name, int64_t *value)
     case FUNCTION_type: *value = contract_arg_type(s->f, s->b, (size_t)i); break;
     case FUNCTION_rows: *value = v && ir_value(s->f->g, v)->shape.dim[0].kind == DIM_S; break;
     case FUNCTION_logits: *value = v && v == s->f->g->logits; break;
-    case FUNCTION_param: *value = v ? facts_param(s->f, v, s->c->args.at[i].form) : 0; break;
+    case FUNCTION_param:
+        *value = v ? facts_param(s->f, v, s->c->args.at[i].of >= 0 ? s->c->args.at[i].form : s->b->form[i]) : 0;
+        break;
     case FUNCTION_group: *value = quantised(s, v, "group"); break;
     case FUNCTION_scales: *value = quantised(s, v, "scales"); break;
     case FUNCTION_sizeof:

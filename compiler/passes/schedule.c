@@ -94,13 +94,12 @@ static int64_t part_bytes(const Lower *l, const Program *p, Id v, uint32_t part)
     const Form *f = &l->catalog->forms[form];
     int64_t bytes;
 
-    if (!k)
-        return elements *
-               (f->instead ? f->instead : (int64_t)dtype_size(value->op == OP_QUANTISE ? l->compute : value->type));
-    if (!companion_bytes(&f->companions.at[k - 1], elements / columns, columns, facts_param(&p->facts, v, form),
-                         &bytes))
-        die("form %s: bytes of %s cannot be computed", f->name, f->companions.at[k - 1].name);
-    return bytes;
+    if (!k && !f->instead)
+        return elements * (int64_t)dtype_size(value->op == OP_QUANTISE ? l->compute : value->type);
+    if (!form_bytes(k ? f->companions.at[k - 1].bytes : f->instead, elements / columns, columns,
+                    facts_param(&p->facts, v, form), &bytes))
+        die("form %s: bytes of %s cannot be computed", f->name, k ? f->companions.at[k - 1].name : "an element");
+    return k ? bytes : elements * bytes;
 }
 
 /* The operand of an argument that is a value in the workspace, or a companion of one. */
@@ -110,9 +109,9 @@ static Operand value_operand(const Lower *l, const Program *p, const Group *g, s
     const uint32_t form = g->b.form[i];
 
     o.kind = OPERAND_VALUE;
-    o.part = a->of >= 0                             ? lower_part(a->form, a->companion + 1)
-             : l->catalog->forms[form].instead != 0 ? lower_part(form, 0)
-                                                    : PLAIN_PART;
+    o.part = a->of >= 0                        ? lower_part(a->form, a->companion + 1)
+             : l->catalog->forms[form].instead ? lower_part(form, 0)
+                                               : PLAIN_PART;
     o.bytes = part_bytes(l, p, o.value, o.part);
     return o;
 }

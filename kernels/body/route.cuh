@@ -144,17 +144,18 @@ template <int THREADS> DEVICE void route_sync()
         block_sync();
 }
 
-// Sorts the pairs of all rows by expert, by THREADS threads, a warp or the block. count: [N + 1] in shared memory; chosen:
-// the experts of all pairs, NULL: they are in y.
-template <class C, int THREADS> DEVICE void route_sort(const Routes &to, int rows, u32 *count, const int *chosen)
+// The expert of pair p; chosen: the experts of all pairs, NULL: they are in y.
+template <class C> DEVICE int route_expert(const Routes &to, const int *chosen, int p)
+{
+    return chosen ? chosen[p] : to.y[(i64)(p / C::K) * 2 * C::K + p % C::K];
+}
+
+// Sorts the pairs of all rows by expert, by THREADS threads, a warp or the block. count [N]: the pairs of each expert, in shared
+// memory. sorted [rows * K]: room in shared memory, since a store of a warp to 32 places far apart takes 32 turns; NULL: there is
+// none.
+template <class C, int THREADS> DEVICE void route_sort(const Routes &to, int rows, u32 *count, const int *chosen, int *sorted = 0)
 {
     constexpr int EACH = ceil_div(C::N, 32);
-    for (int e = threadIdx.x; e <= C::N; e += THREADS)
-        count[e] = 0;
-    route_sync<THREADS>();
-    for (int p = threadIdx.x; p < rows * C::K; p += THREADS)
-        shared_atomic_add(&count[chosen ? chosen[p] : to.y[(i64)(p / C::K) * 2 * C::K + p % C::K]], 1);
-    route_sync<THREADS>();
     if (warp_id() == 0) { // the number of pairs becomes the first place of each expert
         u32 sum = 0;
         for (int i = 0; i < EACH; i++)
@@ -173,6 +174,12 @@ template <class C, int THREADS> DEVICE void route_sort(const Routes &to, int row
             to.starts[C::N] = rows * C::K;
     }
     route_sync<THREADS>();
+    int *rows_to = sorted ? sorted : to.rows;
     for (int p = threadIdx.x; p < rows * C::K; p += THREADS)
-        to.rows[shared_atomic_add(&count[chosen ? chosen[p] : to.y[(i64)(p / C::K) * 2 * C::K + p % C::K]], 1)] = p;
+        rows_to[shared_atomic_add(&count[route_expert<C>(to, chosen, p)], 1)] = p;
+    if (!sorted)
+        return;
+    route_sync<THREADS>();
+    for (int p = threadIdx.x; p < rows * C::K; p += THREADS)
+        to.rows[p] = sorted[p];
 }

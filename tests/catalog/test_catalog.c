@@ -90,8 +90,8 @@ static void mistakes(void **state)
                         "templates/t.cu:7: contract: folded: y is an argument already");
     assert_string_equal(message(NORM LAUNCH "//@ folded x w g c\n"),
                         "templates/t.cu:7: contract: folded: w is not an argument");
-    assert_string_equal(message(NORM LAUNCH "//@ fits param(x)\n"),
-                        "templates/t.cu:7: contract: expression \"param(x)\": unknown name \"param(x)\" at \"end\"");
+    assert_string_equal(message(NORM LAUNCH "//@ fits param(z)\n"),
+                        "templates/t.cu:7: contract: expression \"param(z)\": unknown name \"param(z)\" at \"end\"");
 }
 
 /* Capabilities: their names, and what a target without one says. */
@@ -335,9 +335,9 @@ static void form_mistakes(void **state)
     } cases[] = {
         {"//@ form row_stats\n", "templates/t.cu:1: contract: form row_stats is given twice"},
         {"//@ form plain\n", "templates/t.cu:1: contract: form plain is given twice"},
-        {"//@ form a\n//@ instead 0\n", "expected whole number from 1 to 16, found \"0\""},
-        {"//@ form a\n//@ instead 17\n", "expected whole number from 1 to 16, found \"17\""},
-        {"//@ form a\n//@ instead 4 x\n", "expected whole number from 1 to 16, found \"4 x\""},
+        {"//@ form a\n//@ instead 0\n", "expected 1 to 16 bytes, or so many times PARAM, found \"0\""},
+        {"//@ form a\n//@ instead 17\n", "expected 1 to 16 bytes, or so many times PARAM, found \"17\""},
+        {"//@ form a\n//@ instead 4 x\n", "expected 1 to 16 bytes, or so many times PARAM, found \"4 x\""},
         {"//@ form a\n//@ companion s ROWS * WIDTH\n", "unknown name \"WIDTH\""},
         {"//@ form a\n//@ companion $nothing\n", "runtime/artifact/named.def has no buffer $nothing"},
         {"//@ form\n", "expected name of the form"},

@@ -90,6 +90,8 @@ static int64_t *params_of(const Suite *s, const Case *c, const Graph *g)
         of[scene_form(&s->catalog, "row_stats")] = v == g->output ? 0 : c->columns;
         of[scene_form(&s->catalog, "e4m3_rows")] = c->fp8_rows && v != g->output;
         of[scene_form(&s->catalog, "segments")] = v == g->logits && c->segments;
+        if (ir_value(g, v)->op == OP_EXPERT_SUM)
+            of[scene_form(&s->catalog, "parts")] = c->parts;
         if (ir_value(g, v)->op == OP_ROUTE && v != g->output)
             of[scene_form(&s->catalog, "by_expert")] = ir_value(g, ir_value(g, v)->args[0])->shape.dim[1].n;
     }
@@ -131,10 +133,11 @@ static void add_unit(Suite *s, const Unit *u)
 size_t suite_add(Suite *s, const Case *c, const char *name)
 {
     Unit u = {.c = *c, .name = arena_strdup(s->keep, name)};
-    const uint32_t gives = c->stats    ? scene_form(&s->catalog, "row_stats")
-                           : c->sorted ? scene_form(&s->catalog, "by_expert")
-                           : c->fp8    ? scene_form(&s->catalog, "e4m3_rows")
-                                       : 0;
+    const uint32_t gives = c->stats      ? scene_form(&s->catalog, "row_stats")
+                           : c->sorted   ? scene_form(&s->catalog, "by_expert")
+                           : c->fp8      ? scene_form(&s->catalog, "e4m3_rows")
+                           : c->as_parts ? scene_form(&s->catalog, "parts")
+                                         : 0;
     const size_t before = s->n + s->left;
     const char *reason = NULL;
     uint32_t *uses;
@@ -149,6 +152,7 @@ size_t suite_add(Suite *s, const Case *c, const char *name)
     u.facts = facts_of(c, g, u.target);
     u.facts.params = params_of(s, c, g);
     u.fp8_rows = scene_form(&s->catalog, "e4m3_rows");
+    u.parts = scene_form(&s->catalog, "parts");
     u.facts.packed = 1u << scene_form(&s->catalog, "m16k16");
     uses = ir_uses(g);
     const Id root = c->unpacked ? ir_value(g, g->output)->args[1] : c->head ? g->logits : g->output;
@@ -254,6 +258,7 @@ size_t suite_add_model(Suite *s, const char *path, const Override *overrides, si
             u.g = l.g;
             u.c = step_for(&l.programs.at[p]);
             u.fp8_rows = scene_form(&s->catalog, "e4m3_rows");
+            u.parts = scene_form(&s->catalog, "parts");
             u.c.blocks = blocks_apart(g->b.contract) ? blocks : 0;
             sample_settings(&u.c);
             u.facts = l.programs.at[p].facts;

@@ -27,6 +27,8 @@ typedef struct Case {
     bool fp8_rows; /* precision.activations is fp8: the inputs are there as rows of fp8, too */
     bool fp8;      /* the kernel must write rows of fp8 */
     bool sorted;   /* the kernel must sort the rows of routes by expert */
+    int parts;     /* sums of experts lie as parts, so many a row; 0: as their values */
+    bool as_parts; /* the kernel must write parts */
     int bucket;    /* 0: exact */
     int rows, decode_rows;
     bool whole; /* prompts of several tokens end with the step */

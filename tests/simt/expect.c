@@ -665,6 +665,17 @@ static void check_stats(const Scene *s, const float *y, int64_t rows, int64_t ro
         scene_wrong("%s: %s: statistics were left of rows that are none", s->u->name, s->u->fit.instance->entry);
 }
 
+/* Checks the parts of a sum of experts, each for itself. */
+static void check_parts(const Scene *s)
+{
+    const Unit *u = s->u;
+    const Value *v = ir_value(u->g, u->b.root);
+    const int64_t bytes = (int64_t)(scene_parts_bytes(s, u->b.root, true) / (size_t)s->T);
+
+    check_written(s, 0, s->T, u->facts.t_max, (size_t)bytes);
+    compare(s, "y", s->y, v->type, scene_expected_parts(s), s->T * bytes / (int64_t)dtype_size(v->type), 0);
+}
+
 static void check_values(Scene *s)
 {
     const Unit *u = s->u;
@@ -681,7 +692,7 @@ static void check_values(Scene *s)
         memcpy(w.cache[k], s->cache[k], s->cache_bytes);
     }
     memcpy(w.history, s->history, history_bytes);
-    want = evaluate(s, u->b.root, true, &w);
+    want = u->b.n_covered ? evaluate(s, u->b.root, true, &w) : s->input[u->b.root];
     n = ir_shape_elements(v->shape, s->T, s->S) / rows;
     served(s, rows, &from, &to);
     if (unit_leaves_segments(u)) {
@@ -722,6 +733,8 @@ void scene_check(Scene *s)
         scene_check_fp8(
             s, s->u->b.n_covered ? evaluate(s, s->u->b.root, true, &(Wanted){.history = NULL}) : s->input[s->u->b.root],
             s->u->b.n_covered == 0);
+    else if (s->u->b.gives == s->u->parts)
+        check_parts(s);
     else if (v->op == OP_QUANTISE)
         scene_check_unpacked(s);
     else if (v->op == OP_ROUTE)

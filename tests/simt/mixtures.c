@@ -123,7 +123,8 @@ void routers(void **state)
 typedef struct Expert {
     DType t;
     int X, R, N, K, bias;
-    const char *end; /* of the first layer: "", "glu", "act"; of the sum: "sum", "add" */
+    const char *end; /* of the first layer: "", "glu", "act"; of the sum: "sum", "add"; it writes "parts", or it
+                        reads them: "of parts", "add parts" */
     int rows;
     const char *target;
     int norm;         /* 1: of x, before the layer */
@@ -133,9 +134,11 @@ typedef struct Expert {
 static void add_expert(Suite *s, const Expert *l)
 {
     const char *type = dtype_name(l->t);
-    const bool sum = strcmp(l->end, "sum") == 0 || strcmp(l->end, "add") == 0;
+    const bool parts = strstr(l->end, "parts") != NULL, add_to = strncmp(l->end, "add", 3) == 0;
+    const bool sum = parts || add_to || strcmp(l->end, "sum") == 0;
     Ir g = begin_long(300);
-    Case c = {.target = l->target, .only = l->only};
+    Case c = {
+        .target = l->target, .only = l->only, .parts = parts ? l->R : 0, .as_parts = strcmp(l->end, "parts") == 0};
     const int x = norm(&g, l->norm, input(&g, sum ? l->R * l->K : l->K, l->t), "T", l->K, l->t),
               width = sum ? l->N : l->R * l->N;
     const int r = add(&g, "route %%%d - {k=%d renorm=1} : [T,%d] i32", input(&g, l->X, DT_FP32), l->R, 2 * l->R);
@@ -152,7 +155,7 @@ static void add_expert(Suite *s, const Expert *l)
         add(&g, "glu %%%d {kind=\"silu\"} : [T,%d] %s", y, width / 2, type);
     else if (strcmp(l->end, "act") == 0)
         add(&g, "act %%%d {kind=\"gelu_tanh\"} : [T,%d] %s", y, width, type);
-    else if (strcmp(l->end, "add") == 0)
+    else if (add_to)
         add(&g, "add %%%d %%%d : [T,%d] %s", y, input(&g, width, l->t), width, type);
     snprintf(name, sizeof name, "expert %s X=%d R=%d N=%d K=%d bias=%d norm=%d %s rows=%d %s", type, l->X, l->R, l->N,
              l->K, l->bias, l->norm, l->end, l->rows, l->target ? l->target : "");
@@ -223,14 +226,19 @@ void expert_tiles(void **state)
         {DT_BF16, 70, 3, 24, 40, 1, "add", 150, NULL, 0, NULL},
         {DT_FP32, 4, 2, 18, 20, 1, "glu", 70, NULL, 0, NULL},
         {DT_FP32, 4, 2, 18, 20, 1, "sum", 70, NULL, 0, NULL},
-        {DT_FP16, 3, 2, 200, 328, 1, "glu", 150, NULL, 0, NULL},
+        {DT_FP16, 3, 2, 208, 328, 1, "glu", 150, NULL, 0, NULL},
         {DT_FP16, 3, 2, 200, 328, 1, "add", 150, NULL, 0, NULL},
+        {DT_FP16, 3, 2, 200, 328, 1, "parts", 150, NULL, 0, NULL},
         {DT_BF16, 40, 5, 10, 8, 0, "sum", 90, "sm_80", 0, NULL},
         {DT_FP16, 1, 1, 6, 8, 0, "add", 280, NULL, 0, NULL},
         /* three blocks of the simulated GPU: each has several units, and its warpgroups take turns */
-        {DT_BF16, 2, 1, 392, 72, 1, "glu", 100, NULL, 0, "expert_hopper_linear"},
-        {DT_FP16, 2, 1, 392, 456, 0, "add", 66, NULL, 0, "expert_hopper_sum"},
-
+        {DT_BF16, 2, 1, 400, 72, 1, "glu", 100, NULL, 0, "expert_hopper_linear"},
+        {DT_BF16, 2, 2, 392, 72, 1, "act", 100, NULL, 0, "expert_hopper_linear"},
+        {DT_FP16, 2, 1, 392, 456, 0, "parts", 66, NULL, 0, "expert_hopper_sum"},
+        {DT_BF16, 9, 5, 136, 72, 1, "parts", 70, NULL, 0, "expert_hopper_sum"},
+        {DT_BF16, 9, 8, 2048, 8, 0, "add parts", 5, NULL, 0, "expert_add"},
+        {DT_FP16, 9, 3, 36, 8, 0, "of parts", 0, NULL, 0, "expert_add"},
+        {DT_BF16, 9, 1, 7, 8, 0, "add parts", 40, NULL, 0, "expert_add"},
     };
     Suite *s = open_suite("expert_tiles");
 

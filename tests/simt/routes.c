@@ -1,4 +1,4 @@
-/* routes.c - routes as inputs of the experts' kernels, and the check of what the router's kernel writes. */
+/* routes.c - routes as inputs of the experts' kernels, and the check of what the router's kernel writes; parts of their sums. */
 #include "scene.h"
 
 #include <setjmp.h>
@@ -120,4 +120,60 @@ void scene_check_routes(const Scene *s, RefTensor logits, RefTensor bias)
             }
             seen[pair] = true;
         }
+}
+
+/* Parts of a row: those that the value is made of, or that the kernel writes. */
+static int64_t parts_of(const Unit *u, Id id)
+{
+    return u->b.gives == u->parts ? u->fit.param : facts_param(&u->facts, id, u->parts);
+}
+
+size_t scene_parts_bytes(const Scene *s, Id id, bool live)
+{
+    const Value *v = ir_value(s->u->g, id);
+
+    return (size_t)((live ? s->T : s->u->facts.t_max) * parts_of(s->u, id) * v->shape.dim[1].n) * dtype_size(v->type);
+}
+
+void *scene_make_parts(Scene *s, Id id)
+{
+    const Value *v = ir_value(s->u->g, id);
+    const int64_t R = parts_of(s->u, id), N = v->shape.dim[1].n;
+    const size_t room = scene_parts_bytes(s, id, false);
+    float *sums = arena_array(s->keep, float, (size_t)(s->T * N));
+    char *parts = arena_alloc(s->keep, room), *p = simt_alloc(room, "parts");
+
+    memset(parts, 0xff, room); /* NaN beyond the live rows */
+    for (int64_t m = 0; m < s->T; m++)
+        for (int64_t n = 0; n < N; n++) {
+            double sum = 0.0;
+
+            for (int64_t i = 0; i < R; i++) {
+                dtype_store(parts, (size_t)((m * R + i) * N + n), v->type, scene_uniform());
+                sum += ref_at((RefTensor){parts, v->type}, (m * R + i) * N + n);
+            }
+            sums[m * N + n] = (float)sum;
+        }
+    simt_write(p, parts, room);
+    s->input[id] = (RefTensor){sums, DT_FP32};
+    return p;
+}
+
+float *scene_expected_parts(const Scene *s)
+{
+    const Unit *u = s->u;
+    const Value *v = ir_value(u->g, u->b.root);
+    const RefTensor w = s->input[v->args[2]], b = v->args[3] ? s->input[v->args[3]] : (RefTensor){0};
+    const Shape of = ir_value(u->g, v->args[2])->shape;
+    const int R = (int)u->fit.param, N = (int)v->shape.dim[1].n;
+    const int32_t *routes = s->input[v->args[1]].p;
+    int32_t *one = arena_array(s->keep, int32_t, (size_t)(2 * s->T * R)); /* each pair as a row with one expert */
+    float *y = arena_array(s->keep, float, (size_t)(s->T * R * N));
+
+    for (int pair = 0; pair < s->T * R; pair++) {
+        one[2 * pair] = routes[pair / R * 2 * R + pair % R];
+        one[2 * pair + 1] = routes[pair / R * 2 * R + R + pair % R];
+    }
+    ref_expert_sum(s->input[v->args[0]], one, w, b, s->T * R, 1, N, (int)of.dim[1].n, y);
+    return y;
 }

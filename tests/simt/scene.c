@@ -471,6 +471,8 @@ static void *make_arg(Scene *s, size_t i)
         return NULL;
     if (u->b.arg[i] == u->b.root && a->out && is_fp8(u, i))
         return s->y = simt_alloc(scene_fp8_bytes(u, u->b.root), "y");
+    if (u->b.arg[i] == u->b.root && a->out && u->b.form[i] == u->parts)
+        return s->y = simt_alloc(scene_parts_bytes(s, u->b.root, false), "y");
     if (u->b.arg[i] == u->b.root && a->out)
         return s->y = simt_alloc(bytes_of(u, ir_value(u->g, u->b.root)), "y");
     for (size_t k = 0; k < i; k++)
@@ -478,6 +480,8 @@ static void *make_arg(Scene *s, size_t i)
             return s->arg[k];
     if (ir_value(u->g, u->b.arg[i])->op == OP_QUANTISE)
         return scene_make_packed(s, u->b.arg[i]);
+    if (u->b.form[i] == u->parts)
+        return scene_make_parts(s, u->b.arg[i]);
     if (is_cache(ir_value(u->g, u->b.arg[i])->op)) /* the kernel reads it from $k and $v, or $cross_k and $cross_v */
         return NULL;
     void *p = make_input(s, u->b.arg[i], contract_arg_type(&u->facts, &u->b, i), a->name[strlen(a->name) - 1] == 'g');
@@ -654,6 +658,8 @@ void scene_written_in_front(const Scene *s)
             continue;
         if (is_fp8(u, i))
             simt_written_in_front(s->arg[i], scene_fp8_bytes(u, u->b.arg[i]));
+        else if (u->b.form[i] == u->parts)
+            simt_written_in_front(s->arg[i], scene_parts_bytes(s, u->b.arg[i], true));
         else if (u->b.contract->args.at[i].of >= 0 && u->b.contract->args.at[i].form == u->fp8_rows)
             simt_written_in_front(s->arg[i], (size_t)s->T * 4);
         else if (u->b.contract->args.at[i].of >= 0)

@@ -22,7 +22,7 @@ typedef struct Unit { /* one kernel for one case */
     ProgramFacts facts;
     Binding b;
     Fitted fit;
-    uint32_t fp8_rows; /* the number of the form e4m3_rows */
+    uint32_t fp8_rows, parts; /* the numbers of the forms e4m3_rows and parts */
 } Unit;
 
 typedef struct Scene { /* the host keeps copies of what the kernel may change */
@@ -67,6 +67,11 @@ void scene_make_routes(const Scene *s, const Value *v, int32_t *y);
 int32_t *scene_make_by_expert(Scene *s, size_t i);
 size_t scene_by_expert_bytes(const Scene *s, size_t i, bool live);
 void scene_check_routes(const Scene *s, RefTensor logits, RefTensor bias);
+/* A sum of experts as parts: random ones for the kernel, whose sums the reference reads; their bytes, of the live rows or of all;
+ * what each part of the unit's value should be. */
+void *scene_make_parts(Scene *s, Id id);
+size_t scene_parts_bytes(const Scene *s, Id id, bool live);
+float *scene_expected_parts(const Scene *s);
 
 /* A quantised weight: its tiles for the kernel, its values for the reference; and what a kernel unpacked, compared with them. */
 void *scene_make_packed(Scene *s, Id id);
