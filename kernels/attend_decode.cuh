@@ -13,6 +13,9 @@
 //   rows      |----- row 0 -----|-- row 1 --|------- row 2 -------|
 //   units     h0c0 h0c1 h1c0 h1c1 ...                                   block b of B: [n*b/B, n*(b+1)/B)
 //
+// SPREAD, for many rows: a block takes the first JOIN chunks of one (row, head set). It needs no other row's length to begin,
+// and the GPU gives the next block to the SM that is first done. Blocks behind those of all rows take the later chunks in turn.
+//
 // The query heads of a kv head (in sets of at most SET) are computed together, so keys and values are read once.
 // Within a unit warp w takes the tiles w, w + WARPS, ... Each warp has its own ring of tiles in flight, which runs on
 // into the next unit, and its own softmax state; at the end of a unit the block adds the warps' states in order. The
@@ -271,53 +274,25 @@ template <class K> DEVICE void share_out(const DecodeArgs<K> &a, int rows, int *
     }
 }
 
-template <class K> // K: T KV HEADS KV_HEADS E BLOCK CONTEXT SCALE WINDOW SOFTCAP CHUNK MAX_CHUNKS MAX_ROWS WARPS STAGES
-__device__ void attend_decode(const DecodeArgs<K> &a)
+// Units [first, last), of which `next` is the first. whole: they are whole groups of JOIN chunks.
+template <class K> DEVICE void attend_units(const DecodeArgs<K> &a, Unit next, int first, int last_unit, bool whole)
 {
     using D = DecodeShape<K>;
     using T = typename K::T;
     using State = typename Pick<K::MATRIX, WarpStateMatrix<K>, WarpStateFma<K>>::Type;
-    static_assert(K::HEADS % K::KV_HEADS == 0, "kv heads must divide the heads");
-    static_assert(K::E % 8 == 0 && K::BLOCK % 8 == 0 && K::CHUNK % 16 == 0, "multiples of 8, 8, 16");
     constexpr int THREADS = K::WARPS * 32;
 
-    char *shared = shared_memory(), *ring = shared + K::RING_AT; // [WARPS][STAGES] slots
+    char *shared = shared_memory(), *mine = shared + K::RING_AT + warp_id() * K::STAGES * K::SLOT_BYTES;
     float *merge = (float *)(shared + K::MERGE_AT);              // [WARPS][SET][MERGE_PITCH]
     float *stats = (float *)(shared + K::STATS_AT);              // [WARPS][2][SET]
     float *query = (float *)(shared + K::QUERY_AT);              // [SET][E], FMA form
-    int *before = (int *)(shared + K::BEFORE_AT);                // [rows + 1] chunks of earlier rows
     u32 *arrived = (u32 *)(shared + K::ARRIVED_AT);              // {whether this block was the last, row, set, chunks}
-    int *unit = (int *)(shared + K::UNIT_AT);                    // {first unit, last + 1, whether whole groups}
-    const int warp = warp_id(), lane = lane_id();
-
-    launch_dependents();
-    char *mine = ring + warp * K::STAGES * K::SLOT_BYTES;
-    if constexpr (D::COLUMNS > K::E) { // columns of the tiles that no copy writes
-        constexpr int PAD = D::COLUMNS - K::E;
-        for (int i = lane; i < K::STAGES * 2 * K::TILE * PAD; i += 32)
-            *(typename K::KV *)(mine + D::Rows::byte(i / PAD % K::TILE, (K::E + i % PAD) * (int)sizeof(typename K::KV)) + i / PAD / K::TILE * K::TILE * K::PITCH) = from_float<typename K::KV>(0.0f);
-    }
-
-    // $step, $rows and $pages are written between programs only.
-    const int rows = least(a.step->decode_rows, K::MAX_ROWS);
-    if (warp == 0) {
-        share_out<K>(a, rows, before, unit);
-        if (lane == 0)
-            arrived[1] = arrived[2] = arrived[3] = 0;
-    }
-    block_sync();
-    const int first_unit = unit[0], last_unit = unit[1];
-    const bool whole = D::JOIN > 1 && unit[2], joined = D::JOIN == 1 || whole; // partial results are of groups
-    if (first_unit == last_unit) {
-        if (blockIdx.x == 0)
-            wait_for_previous(); // one block that waits is enough: the next kernel waits for all blocks of this one
-        return;                  // the others leave their places to the next kernel's blocks
-    }
+    const int warp = warp_id();
+    const bool joined = D::JOIN == 1 || whole; // partial results are of groups
 
     TileLoader<K> loader;
-    Unit next = find_unit<K>(a, before, rows, first_unit);
     loader.unit = next;
-    loader.left = last_unit - first_unit;
+    loader.left = last_unit - first;
     loader.ring = shared_address(mine);
     loader.stage = 0;
     loader.waited = false;
@@ -332,7 +307,7 @@ __device__ void attend_decode(const DecodeArgs<K> &a)
     Joined group; // this thread's columns of the current group of chunks
     State state;
     state.fetch(a, next);
-    for (int n = first_unit; n < last_unit; n++) {
+    for (int n = first; n < last_unit; n++) {
         const Unit u = next;
         const int from = u.set % D::SETS * K::SET, heads = least(K::SET, D::GROUP - from);
         if (!K::MATRIX) {
@@ -435,4 +410,60 @@ __device__ void attend_decode(const DecodeArgs<K> &a)
         }
     }
     copy_wait<0>();
+}
+
+template <class K> // K: T KV HEADS KV_HEADS E BLOCK CONTEXT SCALE WINDOW SOFTCAP CHUNK MAX_CHUNKS MAX_ROWS WARPS STAGES SPREAD
+__device__ void attend_decode(const DecodeArgs<K> &a)
+{
+    using D = DecodeShape<K>;
+    static_assert(K::HEADS % K::KV_HEADS == 0, "kv heads must divide the heads");
+    static_assert(K::E % 8 == 0 && K::BLOCK % 8 == 0 && K::CHUNK % 16 == 0, "multiples of 8, 8, 16");
+
+    char *shared = shared_memory(), *ring = shared + K::RING_AT; // [WARPS][STAGES] slots
+    u32 *arrived = (u32 *)(shared + K::ARRIVED_AT);
+    const int warp = warp_id(), lane = lane_id();
+
+    launch_dependents();
+    if constexpr (D::COLUMNS > K::E) { // columns of the tiles that no copy writes
+        char *mine = ring + warp * K::STAGES * K::SLOT_BYTES;
+        constexpr int PAD = D::COLUMNS - K::E;
+        for (int i = lane; i < K::STAGES * 2 * K::TILE * PAD; i += 32)
+            *(typename K::KV *)(mine + D::Rows::byte(i / PAD % K::TILE, (K::E + i % PAD) * (int)sizeof(typename K::KV)) + i / PAD / K::TILE * K::TILE * K::PITCH) = from_float<typename K::KV>(0.0f);
+    }
+
+    // $step, $rows and $pages are written between programs only.
+    if constexpr (K::SPREAD) {
+        Unit u = first_piece<K>(a); // read before the number of rows has arrived
+        const int rows = least(a.step->decode_rows, K::MAX_ROWS), blocks = (int)gridDim.x - rows * K::HEAD_SETS;
+        int turn = (int)blockIdx.x - rows * K::HEAD_SETS; // below 0: u begins the block's piece, its only one
+        int all = turn < 0 && u.cut.chunks > D::JOIN ? all_positions<K>(a, rows) : 0;
+        if (threadIdx.x == 0)
+            arrived[1] = arrived[2] = arrived[3] = 0;
+        bool some = turn < 0 || later_piece<K>(a, u, turn, rows, all, blocks);
+        if (!some && blockIdx.x == 0)
+            wait_for_previous();
+        while (some) {
+            const int chunks = piece_chunks<K>(u.cut, rows, all);
+            attend_units<K>(a, u, 0, least(chunks, u.cut.chunks - u.chunk), D::JOIN > 1 && chunks > 1);
+            turn += turn < 0 ? 0 : blocks;
+            some = turn >= 0 && later_piece<K>(a, u, turn, rows, all, blocks);
+        }
+    } else {
+        int *before = (int *)(shared + K::BEFORE_AT); // [rows + 1] chunks of earlier rows
+        int *unit = (int *)(shared + K::UNIT_AT);     // {first unit, last + 1, whether whole groups}
+        const int rows = least(a.step->decode_rows, K::MAX_ROWS);
+        if (warp == 0) {
+            share_out<K>(a, rows, before, unit);
+            if (lane == 0)
+                arrived[1] = arrived[2] = arrived[3] = 0;
+        }
+        block_sync();
+        const int first = unit[0], last = unit[1];
+        if (first == last) {
+            if (blockIdx.x == 0)
+                wait_for_previous(); // one block that waits is enough: the next kernel waits for all blocks of this one
+            return;                  // the others leave their places to the next kernel's blocks
+        }
+        attend_units<K>(a, find_unit<K>(a, before, rows, first), first, last, D::JOIN > 1 && unit[2]);
+    }
 }

@@ -43,17 +43,20 @@
 //@ prefer  BLOCKS=4 if SET <= 8 && HEAD_DIM <= 64 && T_MAX > 16
 //@ prefer  BLOCKS=3 if SET <= 8
 //@ prefer  BLOCKS=2
+//    SPREAD: as in attend_decode.cu.
+//@ tune    SPREAD: 0 1
+//@ prefer  SPREAD=0
 //@ shared  RING    WARPS * STAGES * SLOT_BYTES
 //@ shared  MERGE   WARPS * SET * MERGE_PITCH * 4
 //@ shared  STATS   WARPS * 2 * SET * 4
-//@ shared  BEFORE  (MAX_ROWS + 1) * 4  // chunks of earlier rows
+//@ shared  BEFORE  SPREAD ? 0 : (MAX_ROWS + 1) * 4  // chunks of earlier rows
 //@ shared  ARRIVED 4 * 4               // whether this block was the last, row, set, chunks
-//@ shared  UNIT    3 * 4               // first unit, last + 1, whether whole groups
+//@ shared  UNIT    SPREAD ? 0 : 3 * 4               // first unit, last + 1, whether whole groups
 //@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 16 == 0 && HEAD_DIM <= 256 && PAGE % 8 == 0 && sizeof($k) == 1
 //@ append: fits DECODE && SET == HEADS / KV_HEADS
 //@ fits    SHARED <= SMEM
 //@ append: prefer other if T_MAX > 8
-//@ launch  grid min(BLOCKS * SMS, S * HEAD_SETS * MAX_CHUNKS)    block WARPS * 32
+//@ launch  grid SPREAD ? S * HEAD_SETS + (MAX_CHUNKS > 1 ? BLOCKS * SMS : 0) : min(BLOCKS * SMS, S * HEAD_SETS * MAX_CHUNKS)    block WARPS * 32
 //@ scratch partials 4 * S_MAX * HEAD_SETS * MAX_CHUNKS * PARTIAL
 //@ zeroed  counters 4 * S_MAX * HEAD_SETS
 //@ moves   S * CONTEXT * KV_HEADS * (HEAD_DIM + 2)
@@ -70,7 +73,7 @@ struct Config {
     static constexpr int BLOCK = @PAGE@, CONTEXT = @LENGTH@, MAX_ROWS = @MAX_ROWS@;
     static constexpr int WINDOW = @WINDOW@, CHUNK = @CHUNK@, MAX_CHUNKS = @MAX_CHUNKS@;
     static constexpr float SCALE = @SCALE@, SOFTCAP = @SOFTCAP@, EPS = @EPS@;
-    static constexpr int WARPS = @WARPS@, STAGES = @STAGES@, BLOCKS = @BLOCKS@, BEAMS = @BEAM_LANES@;
+    static constexpr int WARPS = @WARPS@, STAGES = @STAGES@, BLOCKS = @BLOCKS@, BEAMS = @BEAM_LANES@, SPREAD = @SPREAD@;
     static constexpr bool MATRIX = true, FP8 = @FP8@, APPEND = @APPEND@, NORM = @NORM@;
     static constexpr int SET = @SET@, HEAD_SETS = @HEAD_SETS@, PARTIAL = @PARTIAL@, TILE = 16, PITCH = @PITCH@;
     static constexpr int SLOT_BYTES = @SLOT_BYTES@, MERGE_PITCH = @MERGE_PITCH@, @REGIONS@, QUERY_AT = 0;

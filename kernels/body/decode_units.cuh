@@ -1,6 +1,7 @@
 // decode_units.cuh - how attend_decode cuts a step into units of work: (row, head set, chunk of positions).
 #pragma once
 #include "device/io.h"
+#include "device/warp.cuh"
 #include "body/paged.cuh"
 #include "body/tile.cuh"
 
@@ -115,4 +116,63 @@ template <class K> DEVICE void advance(const DecodeArgs<K> &a, Unit &u)
         }
     }
     enter_chunk<K>(u);
+}
+
+// SPREAD. A piece is JOIN chunks of a (row, head set). In a row of more chunks that is over twice as long as the mean it is one
+// chunk, so that no block is at work long after the others. Block b takes the first piece of (row, head set) b.
+//
+// The first unit of that piece, of the last row where there are not so many.
+template <class K> DEVICE Unit first_piece(const DecodeArgs<K> &a)
+{
+    Unit u;
+    u.row = least((int)blockIdx.x / K::HEAD_SETS, K::MAX_ROWS - 1);
+    u.set = (int)blockIdx.x % K::HEAD_SETS;
+    u.chunk = 0;
+    enter_row<K>(a, u);
+    enter_chunk<K>(u);
+    return u;
+}
+// Positions of all rows.
+template <class K> DEVICE int all_positions(const DecodeArgs<K> &a, int rows)
+{
+    if (DecodeShape<K>::JOIN == 1)
+        return 0; // pieces are single chunks
+    int sum = 0;
+#pragma unroll 4
+    for (int row = lane_id(); row < rows; row += 32) {
+        const Cut c = cut_row<K>(a.rows[row].kv_len);
+        sum += c.last - c.origin;
+    }
+    return warp_sum(sum);
+}
+// Chunks of a piece of the row. all: positions of all rows, read for rows of more than JOIN chunks.
+template <class K> DEVICE int piece_chunks(const Cut &c, int rows, int all)
+{
+    constexpr int JOIN = DecodeShape<K>::JOIN;
+    return c.chunks <= JOIN || (c.last - c.origin) * rows <= 2 * all ? JOIN : 1;
+}
+// The later pieces of all rows, in turn: piece 1 + n / firsts of (row, head set) n % firsts. Of the numbers turn, turn + blocks,
+// ... finds the first whose row has such a piece: its first unit, and its number in `turn`; false: none has. `all` is 0 or known.
+template <class K> DEVICE bool later_piece(const DecodeArgs<K> &a, Unit &u, int &turn, int rows, int &all, int blocks)
+{
+    const int firsts = rows * K::HEAD_SETS, end = firsts * (K::MAX_CHUNKS - 1);
+    for (; turn < end; turn += 32 * blocks) { // a lane looks at one
+        const int n = turn + lane_id() * blocks, piece = 1 + n / firsts;
+        const Cut c = cut_row<K>(a.rows[n % firsts / K::HEAD_SETS].kv_len);
+        const bool longer = n < end && c.chunks > DecodeShape<K>::JOIN;
+        if (!warp_ballot(longer))
+            continue;
+        all = all ? all : all_positions<K>(a, rows);
+        const u32 have = warp_ballot(longer && piece * piece_chunks<K>(c, rows, all) < c.chunks);
+        if (!have)
+            continue;
+        turn += (__ffs(have) - 1) * blocks;
+        u.row = turn % firsts / K::HEAD_SETS;
+        u.set = turn % K::HEAD_SETS;
+        enter_row<K>(a, u);
+        u.chunk = (1 + turn / firsts) * piece_chunks<K>(u.cut, rows, all);
+        enter_chunk<K>(u);
+        return true;
+    }
+    return false;
 }

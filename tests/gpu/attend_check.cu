@@ -2,7 +2,8 @@
 //
 // One step with single tokens and prompt chunks, of lengths around the edges of pages, tiles and chunks. Pages are in
 // random order, all that must not be read is NaN, outputs start poisoned. Each decode row is computed again alone, and
-// all rows again by few blocks: the bits must be the same. With the argument `prompts` attention of prompts alone is timed.
+// all rows again by few blocks, and by a block for each row and head set (SPREAD): the bits must be the same. With the argument
+// `prompts` attention of prompts alone is timed; with `rows` single tokens of 65 to 512 rows, behind a kernel that streams weights.
 #include "attend_decode.cuh"
 #include "attend_prefill.cuh"
 #include "attend_prefill_hopper.cuh"
@@ -30,9 +31,10 @@ template <class F, int W = 0> struct Warps {
                                 : fits(4, Try<4>::SLOT_BYTES, Try<4>::SHARED) ? 4
                                                                               : 2;
 };
-template <class F, int W = 0> struct DecodeConfig : DecodeRegions<F, Warps<F, W>::BEST> {
+template <class F, int W = 0, int SPREAD_ = 0> struct DecodeConfig : DecodeRegions<F, Warps<F, W>::BEST> {
     using R = DecodeRegions<F, Warps<F, W>::BEST>;
-    static constexpr int BEAMS = 0, BLOCKS = R::WARPS == 4 && R::SET <= 8 && R::MATRIX ? 3 : 2;
+    static constexpr int BEAMS = 0, SPREAD = SPREAD_;
+    static constexpr int BLOCKS = R::WARPS == 1 && R::SET <= 8 ? 16 : R::WARPS == 4 && R::SET <= 8 && R::MATRIX ? 3 : 2;
 };
 template <class F> struct Tiles : F {
     static constexpr bool MATRIX = sizeof(typename F::T) == 2 && Same<typename F::T, typename F::KV>::value;
@@ -57,10 +59,11 @@ __global__ void __launch_bounds__(128 * (C::WARPGROUPS + 1), 1) prompt_kernel(co
 
 static int sms;
 
-template <class F, int W = 0> void run_decode(AttendDecodeArgs a, int S, cudaStream_t s = 0, int most_blocks = 1 << 20)
+template <class F, int W = 0, int SPREAD = 0> void run_decode(AttendDecodeArgs a, int S, cudaStream_t s = 0, int most_blocks = 1 << 20)
 {
-    using C = DecodeConfig<F, W>;
-    launch(decode_kernel<C>, dim3(std::min({C::BLOCKS * sms, S * C::HEAD_SETS * F::MAX_CHUNKS, most_blocks})), C::WARPS * 32, C::SHARED, a, s);
+    using C = DecodeConfig<F, W, SPREAD>;
+    const int grid = SPREAD ? S * C::HEAD_SETS + std::min(C::BLOCKS * sms, most_blocks) : std::min({C::BLOCKS * sms, S * C::HEAD_SETS * F::MAX_CHUNKS, most_blocks});
+    launch(decode_kernel<C>, dim3(grid), C::WARPS * 32, C::SHARED, a, s);
 }
 template <class F> void run_prefill(AttendPrefillArgs a, int T, int S, cudaStream_t s = 0)
 {
@@ -193,6 +196,18 @@ template <class F> int check(const char *name, uint64_t seed)
     }
 
     const double cap = F::SOFTCAP;
+    // A block for each row and head set, one block and many for later pieces, dead blocks: the same bits.
+    int moved = 0;
+    for (int blocks : {1, 3, 1 << 20}) {
+        dy.fill(0xff);
+        run_decode<F, 0, 1>(da, S + (blocks > 1), 0, blocks);
+        CU(cudaDeviceSynchronize());
+        const std::vector<T> spread = dy.get();
+        moved += memcmp(spread.data(), y.data(), (size_t)dr * H * E * sizeof(T)) != 0;
+    }
+    for (u32 c : counters.get())
+        wrong += c != 0;
+
     std::vector<double> error(T_ * H), error_hopper(T_ * H), norm(T_ * H);
     parallel(T_ * H, [&](int i) {
         const int t = i / H, h = i % H, g = h / (H / G);
@@ -237,7 +252,6 @@ template <class F> int check(const char *name, uint64_t seed)
     wrong += !(worst_decode < limit) + !(worst_prefill < limit) + !(worst_hopper < limit);
 
     // Alone: the same bits.
-    int moved = 0;
     for (int r = 0; r < dr; r += 3) {
         FtxStep one = step;
         one.rows = one.decode_rows = 1;
@@ -325,6 +339,110 @@ template <class F, int W = 0> void time_decode(const char *name, int S, int leng
     printf("decode  %-22s rows %3d length %6d: %8.2f us  %6.0f GB/s  %4.1f %% of 4.6 TB/s\n", name, S, length, us, bytes / us * 1e-3, bytes / us * 1e-3 / 46);
 }
 
+// What stands beside attention in a step: a kernel that fills the SMs and reads weights.
+struct StreamArgs {
+    const uint4 *w;
+    size_t n;
+    uint4 *out;
+};
+__global__ void __launch_bounds__(384, 1) stream_kernel(const __grid_constant__ StreamArgs a)
+{
+    launch_dependents();
+    constexpr int AHEAD = 8;
+    const size_t step = (size_t)gridDim.x * 384;
+    uint4 x[AHEAD], all = {};
+    size_t i = blockIdx.x * (size_t)384 + threadIdx.x;
+#pragma unroll
+    for (int j = 0; j < AHEAD; j++)
+        x[j] = i + j * step < a.n ? __ldcs(a.w + i + j * step) : all;
+    wait_for_previous();
+    for (; i < a.n; i += AHEAD * step)
+#pragma unroll
+        for (int j = 0; j < AHEAD; j++) {
+            all.x ^= x[j].x ^ x[j].y ^ x[j].z ^ x[j].w;
+            const size_t next = i + (AHEAD + j) * step;
+            if (next < a.n)
+                x[j] = __ldcs(a.w + next);
+        }
+    if (all.x == 0x12345678)
+        a.out[blockIdx.x] = all;
+}
+
+// S rows of one length, or (0) of unlike ones: most below 256, each eighth up to 2,000 positions. The time of attention in a
+// graph in which each launch stands between two that read weights.
+template <class F, int W, int SPREAD> double time_rows(int S, int length, double &ideal)
+{
+    using T = typename F::T;
+    using D = DecodeConfig<F, W, SPREAD>;
+    constexpr int LAYERS = 16;
+    constexpr size_t WEIGHTS = 50331648;
+    const int per_slot = ceil_div(F::CONTEXT, F::BLOCK);
+    Random rnd{7};
+    std::vector<FtxRow> rows(F::MAX_ROWS);
+    std::vector<int> pages(S * per_slot, 0), numbers;
+    size_t positions = 0;
+    for (int r = 0; r < S; r++) {
+        rows[r].q_start = rows[r].slot = r;
+        rows[r].q_len = 1;
+        rows[r].kv_len = length ? length : 16 + rnd.below(rnd.below(8) ? 240 : 2000);
+        positions += rows[r].kv_len;
+        for (int i = 0; i < ceil_div(rows[r].kv_len, F::BLOCK); i++)
+            numbers.push_back((int)numbers.size());
+    }
+    for (size_t i = numbers.size() - 1; i > 0; i--)
+        std::swap(numbers[i], numbers[rnd.below((int)i + 1)]);
+    for (int r = 0, n = 0; r < S; r++)
+        for (int i = 0; i < ceil_div(rows[r].kv_len, F::BLOCK); i++)
+            pages[r * per_slot + i] = numbers[n++];
+    const size_t layer = numbers.size() * F::KV_HEADS * F::BLOCK * F::E;
+    const int layers = std::min<int>(LAYERS, 1 + (int)((1ull << 30) / (layer * sizeof(T))));
+    Device<T> k(layer * layers), v(layer * layers), q((size_t)S * F::HEADS * F::E), y(q.n);
+    Device<uint4> weights(LAYERS * WEIGHTS / 16), out(1024);
+    fill_kernel<<<1024, 256>>>(k.p, k.n, 1);
+    fill_kernel<<<1024, 256>>>(v.p, v.n, 2);
+    fill_kernel<<<1024, 256>>>(q.p, q.n, 3);
+    weights.fill(1);
+    FtxStep step = {};
+    step.tokens = step.rows = step.decode_rows = S;
+    Device<FtxStep> dstep(std::vector<FtxStep>{step});
+    Device<FtxRow> drows(rows);
+    Device<int> dpages(pages);
+    Device<float> partials((size_t)F::MAX_ROWS * D::HEAD_SETS * F::MAX_CHUNKS * D::PARTIAL);
+    Device<u32> counters(F::MAX_ROWS * D::HEAD_SETS);
+    counters.fill(0);
+    CU(cudaDeviceSynchronize());
+    const auto stream = [&](int i, cudaStream_t s) {
+        launch(stream_kernel, dim3(sms), 384, 200 * 1024, StreamArgs{weights.p + i % LAYERS * (WEIGHTS / 16), WEIGHTS / 16, out.p}, s);
+    };
+    const double both = time_graph(2 * LAYERS, [&](int i, cudaStream_t s) {
+        const size_t at = layer * (i / 2 % layers);
+        if (i % 2)
+            run_decode<F, W, SPREAD>(AttendDecodeArgs{q.p, dstep.p, drows.p, dpages.p, k.p + at, v.p + at, y.p, partials.p, counters.p}, S, s);
+        else
+            stream(i / 2, s);
+    });
+    ideal = 2.0 * positions * F::KV_HEADS * F::E * sizeof(T) / 4.63e6;
+    return 2 * both - time_graph(2 * LAYERS, stream);
+}
+template <int E> struct Many : Facts<bf16, bf16, 32, 8, E, 16, 0, 0, 512, 2304> {
+    static constexpr int CHUNK = 512, MAX_CHUNKS = 5;
+};
+template <int E> void time_many(const char *name)
+{
+    using F = Many<E>;
+    constexpr int W = E == 64 ? 1 : 4;
+    printf("%s, us: bytes at 4.63 TB/s; contiguous units; a block for each row and head set\n", name);
+    for (int S : {65, 128, 129, 192, 256, 512})
+        for (int length : {128, 200, 512, 2048, 0}) {
+            if (S == 512 && length > 512)
+                continue;
+            double ideal;
+            const double base = time_rows<F, W, 0>(S, length, ideal), spread = time_rows<F, W, 1>(S, length, ideal);
+            printf("rows %3d length %4d: %6.1f; %6.1f; %6.1f\n", S, length, ideal, base, spread);
+            fflush(stdout);
+        }
+}
+
 // S chunks of `length` tokens, each behind `before` others.
 template <class F> void time_prefill(const char *name, int S, int length, int before = 0)
 {
@@ -393,6 +511,9 @@ int main(int argc, char **argv)
         using Large = Facts<bf16, bf16, 32, 8, 128, 16, 0, 0, 64, 4096>;
         time_decode<Large>("8B", 64, 2048, 2);
         time_prefill<Large>("8B", 1, 2048);
+    } else if (argc > 1 && !strcmp(argv[1], "rows")) {
+        time_many<128>("heads of 128");
+        time_many<64>("heads of 64");
     } else if (argc > 1 && !strcmp(argv[1], "prompts")) {
         time_prompts<32, 8, 128>("32/8 x 128", {16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 32768});
         time_prompts<32, 8, 64>("32/8 x 64", {64, 128, 512, 2048, 8192, 32768});

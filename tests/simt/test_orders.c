@@ -23,7 +23,7 @@ typedef enum Kind { PROMPT, GENERATED, TEXT, SOURCE } Kind; /* what a row brings
 typedef struct Variant { /* a kernel that may compute the case, in a program of so many tokens */
     const char *family;
     int bucket; /* 0: any */
-    TunedConst use;
+    TunedConst use[2];
 } Variant;
 
 typedef struct Attention {
@@ -422,7 +422,8 @@ static void add_kernel(World *w, const Catalog *catalog, const Variant *f)
 
         for (size_t m = 0; m < c->matches.n && strcmp(c->family, f->family) == 0; m++)
             if (match_at(&k->facts, ir_uses(w->g), c, &c->matches.at[m], 0, w->g->output, 0, &k->b, NULL, w->keep) &&
-                contract_fit_with(&k->facts, &k->b, &f->use, f->use.name != NULL, w->keep, w->keep, &k->fit, &reason)) {
+                contract_fit_with(&k->facts, &k->b, f->use, (size_t)(f->use[0].name != NULL) + (f->use[1].name != NULL),
+                                  w->keep, w->keep, &k->fit, &reason)) {
                 build_add(w->build, k->fit.instance->entry, instantiate_text(k->fit.instance, target, w->keep));
                 return;
             }
@@ -466,18 +467,36 @@ static void orders(void **state)
          0,
          "sm_90a",
          false,
-         {{"attend_prefill_hopper", 0, {0}}, {"attend_prefill_hopper", 64, {0}}}},
-        {PROMPT, DT_FP16, 2, 1, 128, 50, "sm_90a", false, {{"attend_prefill_hopper", 0, {0}}}},
-        {PROMPT, DT_FP16, 2, 1, 128, 50, "sm_90a", true, {{"attend_prefill_hopper", 0, {0}}}},
-        {PROMPT, DT_BF16, 3, 1, 40, 0, "sm_80", false, {{"attend_prefill", 0, {0}}, {"attend_prefill", 64, {0}}}},
-        {PROMPT, DT_FP16, 2, 1, 64, 37, "sm_80", false, {{"attend_prefill", 0, {0}}}},
-        {PROMPT, DT_FP16, 2, 1, 64, 37, "sm_80", true, {{"attend_prefill", 0, {0}}}},
-        {PROMPT, DT_FP32, 2, 1, 24, 90, "sm_90a", false, {{"attend_prefill", 0, {0}}}},
-        {GENERATED, DT_BF16, 4, 1, 64, 0, "sm_90a", false, {{"attend_decode", 1, {0}}, {"attend_decode", 8, {0}}}},
-        {GENERATED, DT_FP32, 4, 4, 16, 0, "sm_90a", false, {{"attend_decode", 8, {"CHUNK", 128}}}},
-        {GENERATED, DT_BF16, 4, 1, 64, 0, "sm_90a", false, {{"attend_decode", 8, {"WARPS", 1}}}},
-        {GENERATED, DT_FP16, 2, 2, 16, 70, "sm_90a", false, {{"attend_decode", 8, {0}}}},
-        {GENERATED, DT_FP32, 2, 1, 24, 0, "sm_90a", false, {{"attend_decode", 2, {0}}, {"attend_decode", 8, {0}}}},
+         {{"attend_prefill_hopper", 0, {{0}}}, {"attend_prefill_hopper", 64, {{0}}}}},
+        {PROMPT, DT_FP16, 2, 1, 128, 50, "sm_90a", false, {{"attend_prefill_hopper", 0, {{0}}}}},
+        {PROMPT, DT_FP16, 2, 1, 128, 50, "sm_90a", true, {{"attend_prefill_hopper", 0, {{0}}}}},
+        {PROMPT, DT_BF16, 3, 1, 40, 0, "sm_80", false, {{"attend_prefill", 0, {{0}}}, {"attend_prefill", 64, {{0}}}}},
+        {PROMPT, DT_FP16, 2, 1, 64, 37, "sm_80", false, {{"attend_prefill", 0, {{0}}}}},
+        {PROMPT, DT_FP16, 2, 1, 64, 37, "sm_80", true, {{"attend_prefill", 0, {{0}}}}},
+        {PROMPT, DT_FP32, 2, 1, 24, 90, "sm_90a", false, {{"attend_prefill", 0, {{0}}}}},
+        {GENERATED, DT_BF16, 4, 1, 64, 0, "sm_90a", false, {{"attend_decode", 1, {{0}}}, {"attend_decode", 8, {{0}}}}},
+        {GENERATED, DT_FP32, 4, 4, 16, 0, "sm_90a", false, {{"attend_decode", 8, {{"CHUNK", 128}}}}},
+        {GENERATED, DT_BF16, 4, 1, 64, 0, "sm_90a", false, {{"attend_decode", 8, {{"WARPS", 1}}}}},
+        {GENERATED,
+         DT_BF16,
+         2,
+         2,
+         16,
+         0,
+         "sm_90a",
+         false,
+         {{"attend_decode", 8, {{"CHUNK", 128}}}, {"attend_decode", 8, {{"CHUNK", 128}, {"SPREAD", 1}}}}},
+        {GENERATED,
+         DT_FP16,
+         4,
+         1,
+         64,
+         0,
+         "sm_90a",
+         false,
+         {{"attend_decode", 8, {{"WARPS", 1}}}, {"attend_decode", 8, {{"WARPS", 1}, {"SPREAD", 1}}}}},
+        {GENERATED, DT_FP16, 2, 2, 16, 70, "sm_90a", false, {{"attend_decode", 8, {{0}}}}},
+        {GENERATED, DT_FP32, 2, 1, 24, 0, "sm_90a", false, {{"attend_decode", 2, {{0}}}, {"attend_decode", 8, {{0}}}}},
         {GENERATED,
          DT_BF16,
          8,
@@ -486,10 +505,10 @@ static void orders(void **state)
          0,
          "sm_90a",
          false,
-         {{"attend_brief", 8, {0}}, {"attend_brief", 256, {"WARPS", 4}}}},
-        {GENERATED, DT_BF16, 8, 8, 16, 0, "sm_90a", true, {{"attend_brief", 8, {0}}, {"attend_brief", 256, {0}}}},
-        {TEXT, DT_BF16, 2, 1, 64, 0, "sm_90a", false, {{"attend_hopper", 0, {0}}, {"attend_hopper", 128, {0}}}},
-        {TEXT, DT_FP16, 2, 1, 40, 0, "sm_80", false, {{"attend_packed", 0, {0}}, {"attend_packed", 256, {0}}}},
+         {{"attend_brief", 8, {{0}}}, {"attend_brief", 256, {{"WARPS", 4}}}}},
+        {GENERATED, DT_BF16, 8, 8, 16, 0, "sm_90a", true, {{"attend_brief", 8, {{0}}}, {"attend_brief", 256, {{0}}}}},
+        {TEXT, DT_BF16, 2, 1, 64, 0, "sm_90a", false, {{"attend_hopper", 0, {{0}}}, {"attend_hopper", 128, {{0}}}}},
+        {TEXT, DT_FP16, 2, 1, 40, 0, "sm_80", false, {{"attend_packed", 0, {{0}}}, {"attend_packed", 256, {{0}}}}},
         {SOURCE,
          DT_FP16,
          8,
@@ -498,9 +517,9 @@ static void orders(void **state)
          0,
          "sm_90a",
          false,
-         {{"attend_cross", 8, {0}}, {"attend_cross", 0, {"THREADS", 128}}}},
-        {SOURCE, DT_FP16, 8, 2, 64, 0, "sm_90a", true, {{"attend_cross", 8, {0}}, {"attend_cross", 0, {0}}}},
-        {SOURCE, DT_FP32, 2, 2, 24, 0, "sm_80", false, {{"attend_cross", 8, {0}}, {"attend_cross", 0, {0}}}},
+         {{"attend_cross", 8, {{0}}}, {"attend_cross", 0, {{"THREADS", 128}}}}},
+        {SOURCE, DT_FP16, 8, 2, 64, 0, "sm_90a", true, {{"attend_cross", 8, {{0}}}, {"attend_cross", 0, {{0}}}}},
+        {SOURCE, DT_FP32, 2, 2, 24, 0, "sm_80", false, {{"attend_cross", 8, {{0}}}, {"attend_cross", 0, {{0}}}}},
     };
     enum { CASES = sizeof some / sizeof *some };
     static World world[CASES];
