@@ -49,14 +49,12 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
     void *tokenizer = NULL, *chat = NULL;
     size_t tokenizer_bytes = 0, chat_bytes = 0;
     const char *chat_note = NULL;
-    bool ok = passes_check_dump(&o->dump, d) &&
-              targets_parse(o->targets ? o->targets : options_targets(keep), &targets, d) &&
-              spec_read(o->spec, o->overrides, o->n_overrides, keep, &spec, d);
-
-    spec.precision.quant.experts = targets.n == 1 && targets.at[0].id == FTX_TARGET_CPU;
-    ok = ok && open_weights(o, &spec, keep, &checkpoint, d) &&
-         passes_run_graph(spec.graph, &spec.precision, &o->dump, d) && options_check(o, &spec, &targets, d) &&
-         catalog_open(keep, &catalog, d) && (o->trial || tunings_find(o->tune, !o->targets, &spec, &targets, keep, d));
+    bool ok =
+        passes_check_dump(&o->dump, d) && targets_parse(o->targets ? o->targets : options_targets(keep), &targets, d) &&
+        spec_read(o->spec, o->overrides, o->n_overrides, keep, &spec, d) &&
+        open_weights(o, &spec, keep, &checkpoint, d) && passes_run_graph(spec.graph, &spec.precision, &o->dump, d) &&
+        options_check(o, &spec, &targets, d) && catalog_open(keep, &catalog, d) &&
+        (o->trial || tunings_find(o->tune, !o->targets, &spec, &targets, keep, d));
 
     for (size_t i = 0; o->trial && i < targets.n; i++)
         targets.at[i].tuning = o->trial;

@@ -14,11 +14,10 @@
 // expert_sum writes the weighted products of each pair of row and expert to `parts`. The last of the R warps that have
 // columns of a row adds its parts in the order of the row's experts: so a row's bits do not depend on the others.
 #pragma once
-#include "device/atomic.cuh"
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
 #include "device/warp.cuh"
-#include "body/experts.cuh"
+#include "body/expert_add.cuh"
 
 enum { EXPERT_WARPS = 8 };
 
@@ -86,38 +85,6 @@ template <class C, int MC, class A> DEVICE void expert_tile(const A &a, int e, i
         for (int r = 0; r < NR; r += C::GLU ? 2 : 1)
             if (lane_id() == i * NR + r && i < count && n + r < C::N)
                 expert_out<C>(a, e, rows[i], n + r, d[r][i], d[r + C::GLU][i]);
-}
-
-// Adds the parts of those rows whose last part is this warp's: a lane for each column.
-template <class C> DEVICE void expert_add(const ExpertSumArgs &a, int n, const int *rows, int count)
-{
-    typedef typename C::T T;
-    typedef typename C::OUT O;
-    constexpr int GROUPS = ceil_div(C::N, C::COLUMNS);
-    warp_sync();
-    for (int from = 0; from < count; from += 32) {
-        const int m = rows[least(from + lane_id(), count - 1)] / C::R;
-        bool last = false;
-        if (from + lane_id() < count) {
-            u32 *arrived = &a.arrived[m * GROUPS + n / C::COLUMNS];
-            last = atomic_add_acq_rel(arrived, 1) + 1 == C::R;
-            if (last)
-                *arrived = 0;
-        }
-        warp_sync();
-        for (u32 whole = warp_ballot(last); whole; whole &= whole - 1) {
-            const int row = shuffle(m, __ffs(whole) - 1), at = n + lane_id();
-            if (lane_id() >= C::COLUMNS || at >= C::N)
-                continue;
-            float sum = 0.0f;
-#pragma unroll
-            for (int k = 0; k < C::R; k++)
-                sum += a.parts[((i64)row * C::R + k) * C::N + at];
-            if (C::RES)
-                sum += to_float(((const T *)a.r)[(i64)row * C::N + at]);
-            ((O *)a.y)[(i64)row * C::N + at] = from_float<O>(sum);
-        }
-    }
 }
 
 template <class C, class A> DEVICE void expert(const A &a)

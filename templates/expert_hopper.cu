@@ -33,7 +33,7 @@
 //@ flops   2 * (M * R + 16 * min(M * R, X)) * N * K
 //@ rate    50
 //@ matmul  yes
-//@ overlap yes
+//@ overlap waiting
 #include "expert_hopper.cuh"
 
 struct Config {

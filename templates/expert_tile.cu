@@ -28,7 +28,7 @@
 //@ flops   2 * M * R * N * K
 //@ rate    20
 //@ matmul  yes
-//@ overlap yes
+//@ overlap waiting
 #include "expert_tile.cuh"
 
 struct Config {

@@ -27,7 +27,7 @@
 //@ flops   2 * M * R * N * K
 //@ rate    4
 //@ matmul  yes
-//@ overlap yes
+//@ overlap waiting
 #include "experts.cuh"
 
 struct Config {

@@ -9,9 +9,9 @@
 //@ fp8:   rank 800
 //@ args    w[N,K] -> y[N,K]
 //@ match   y = w:m16k16
-//@ consts  Y: type(y)  N: N  K: K  BITS: type(w) == int4 ? 4 : 8  GROUP: group(w)  SCALES: scales(w)  THREADS: min(256, round_up(K, 32))
+//@ consts  Y: type(y)  N: N  K: K  BITS: type(w) == int4 ? 4 : 8  GROUP: group(w)  SCALES: scales(w)  THREADS: min(256, 32 * ceil_div(K, BITS == 4 ? 64 : 32))
 //@ fits    (type(w) == fp8) == FP8
-//@ launch  grid ceil_div(K, THREADS), ceil_div(N, 16)   block THREADS
+//@ launch  grid ceil_div(N, 16), ceil_div(K, 1024)   block THREADS
 //@ moves   N * K * BITS / 8 + N * K * sizeof(y)
 //@ overlap yes
 //@ plain: text #include "unpack.cuh"

@@ -174,6 +174,7 @@ struct Contract {
     NamedText grid[3], block, smem, moves, flops; /* text NULL: not given */
     NamedText holds;                              /* text NULL: its dependents may start before its wait */
     bool matmul, overlap;
+    bool waits;     /* with overlap: it reads nothing before its wait, weights neither */
     bool unmatched; /* "match none" */
     uint32_t rate;  /* percent of the target's fp32 or tensor rate; 0: not given */
 };

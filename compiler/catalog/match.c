@@ -300,7 +300,7 @@ bool match_at(const ProgramFacts *f, const uint32_t *uses, const Contract *c, co
         const ContractArg *a = &c->args.at[i];
         const Value *value = ir_value(f->g, b->arg[i]);
 
-        if (b->arg[i] && value->op == OP_QUANTISE && !b->form[i] && !a->out && c->overlap) {
+        if (b->arg[i] && value->op == OP_QUANTISE && !b->form[i] && !a->out && c->overlap && !c->waits) {
             refuse(&m, "%%%u is unpacked by the launch before, and this kernel may read weights before that ends",
                    b->arg[i]);
             return false;

@@ -405,7 +405,8 @@ static bool read_matmul(Reader *r)
 
 static bool read_overlap(Reader *r)
 {
-    return read_yes(r, &r->c->overlap);
+    r->c->waits = reader_accept(r, "waiting");
+    return r->c->waits ? (r->c->overlap = true) : read_yes(r, &r->c->overlap);
 }
 
 static bool read_holds(Reader *r)

@@ -175,7 +175,6 @@ int command_why(int argc, char **argv)
         overrides[i].text = o.defines.at[i];
     ok = target_parse(o.target ? o.target : "cpu", &targets.at[0], &d) &&
          spec_read(rest.at[0], overrides, o.defines.n, keep, &spec, &d);
-    spec.precision.quant.experts = targets.at[0].id == FTX_TARGET_CPU;
     ok = ok && passes_run_graph(spec.graph, &spec.precision, &(Dump){0}, &d) && catalog_open(keep, &catalog, &d) &&
          tunings_find(o.tune, false, &spec, &targets, keep, &d);
     if (ok && rest.n == 1)

@@ -29,6 +29,14 @@ static bool want_freqs(const Query *q, int64_t n)
 }
 
 /* Codes of type `name` in rows of a shape: as packed.h has them. */
+/* Elements of a row of codes; across: of a column of a matrix. */
+static int64_t coded_elements(const Query *q, const Shape *s)
+{
+    if (q->op != OP_WEIGHT || !get(q, "across"))
+        return s->dim[1].n;
+    return s->dim[0].n / (get(q, "stack") ? get(q, "stack") : 1);
+}
+
 static bool want_codes(const Query *q, const Shape *s, const char *name)
 {
     if (!want_word(q, name, "int8 int4 fp8") || !want_range(q, "scales", 0, PACKED_SCALES_COUNT - 1))
@@ -36,7 +44,7 @@ static bool want_codes(const Query *q, const Shape *s, const char *name)
     if (!packed_has(dtype_parse(ir_word(q->attrs, name)), (PackedScales)get(q, "scales")))
         return diag_error(q->d, q->loc, "%s: fp8 has scales=0 or scales=2: neither zeros nor minima",
                           ir_op_name(q->op));
-    if (s->rank == 2 && packed_group((uint64_t)get(q, "group"), (uint64_t)s->dim[1].n))
+    if (s->rank == 2 && packed_group((uint64_t)get(q, "group"), (uint64_t)coded_elements(q, s)))
         return true;
     return diag_error(q->d, q->loc,
                       "%s: w is %s, group is %lld: it must be 16, 32, 64 or 128 and divide the elements of a row",

@@ -11,8 +11,7 @@
 #include "../../runtime/artifact/ftx_format.h"
 #include "../../runtime/base/packed.h"
 
-/* Which weights of linears are stored as codes, and how; with `experts` those of experts, too, of which only the CPU has
- * kernels. */
+/* Which weights of linears and of experts are stored as codes, and how. */
 typedef struct Quantising {
     DType type;          /* INT8, INT4, FP8; NONE: no weight is quantised */
     DType head;          /* of the linear whose result is logits or pooled; FP32 to BF16: it is not quantised */
@@ -20,7 +19,6 @@ typedef struct Quantising {
     bool zeros;          /* of INT4 weights: each group has a zero, too */
     const char **except; /* names of weights that are not quantised: * stands for digits */
     size_t n_except;
-    bool experts;
 } Quantising;
 
 typedef struct Precision {

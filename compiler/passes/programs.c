@@ -74,14 +74,30 @@ static bool has_tiles(const Lower *l)
     return target_facts(l->target)->capabilities & CAPABILITY_WGMMA && dtype_size(l->compute) == 2;
 }
 
+/* Whether experts have quantised weights. */
+static bool has_coded_experts(const Lower *l)
+{
+    bool any = false;
+
+    for (Id v = 1; v < l->g->values.n && !any; v++) {
+        const Value *e = ir_value(l->g, v);
+
+        any = (e->op == OP_EXPERT_LINEAR || e->op == OP_EXPERT_SUM) && ir_value(l->g, e->args[2])->op == OP_QUANTISE;
+    }
+    return any;
+}
+
 /* The largest program of a fixed size. Tiles are chosen for T_MAX, and for short prompts those of limits.tokens would be far too
- * wide. Steps of quantised weights and of experts have not been measured. */
+ * wide. Up to 256 rows expert_q multiplies codes of experts, where the program of any T unpacks all of them. Other steps of
+ * quantised weights and of experts have not been measured. */
 static int64_t largest_bucket(const Lower *l, FtxProgramKind kind)
 {
     if (!has_tiles(l))
         return 64;
     if (kind == FTX_PROG_ENCODE || kind == FTX_PROG_HIDDEN)
         return 1024;
+    if (has_coded_experts(l))
+        return 256;
     return !l->fixed && (has_op(l->g, OP_QUANTISE) || has_op(l->g, OP_ROUTE)) ? 64 : MAX_STEP_BUCKET;
 }
 
@@ -182,8 +198,8 @@ static bool has_library(const Program *p)
 }
 
 /* Selects every program, the largest first: it decides in which form each weight is packed. An optional one is dropped
- * where a value has no kernel for it, and where cuBLASLt has a part of it, except for encoders: that computes live rows alone, so
- * the program of any T is as good. */
+ * where a value has no kernel for it, and where cuBLASLt has a part of it, except for encoders and experts with quantised weights:
+ * that computes live rows alone, so the program of any T is as good. */
 static bool select_programs(Lower *l, Diag *d)
 {
     memset(l->weight_forms, 0, sizeof *l->weight_forms * l->g->values.n);
@@ -191,8 +207,8 @@ static bool select_programs(Lower *l, Diag *d)
         Program *p = &l->programs.at[i];
         Diag ignored = {0};
 
-        p->dropped =
-            !select_program(l, p, p->optional ? &ignored : d) || (p->optional && !p->facts.encode && has_library(p));
+        p->dropped = !select_program(l, p, p->optional ? &ignored : d) ||
+                     (p->optional && !p->facts.encode && !has_coded_experts(l) && has_library(p));
         if (p->dropped && !p->optional)
             return false;
         if (!p->dropped)

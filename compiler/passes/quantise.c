@@ -6,8 +6,8 @@
  *     %5 = linear %3 %4 -                  %5 = quantise %4 {group=128 to="int8"}
  *                                          %6 = linear %3 %5 -
  *
- * The weights of linears are quantised, each a row (an output) at a time in groups of its elements; of an artifact for the CPU
- * alone those of experts, too, if an expert's outputs are whole tiles. The others are not: embeddings, also where the head shares
+ * The weights of linears and of experts whose outputs are whole tiles are quantised, each a row (an output) at a time in groups of
+ * its elements. The others are not: embeddings, also where the head shares
  * them, norms, biases, tables, and what chooses experts. The last linear before logits or a pooled vector is the head, which has
  * a type of its own.
  *
@@ -107,8 +107,11 @@ static Chosen stored_codes(const Graph *g, Id w)
 {
     const Value *v = ir_value(g, w);
     Chosen c = {0};
+    const bool turned = v->op == OP_TRANSPOSE && ir_value(g, v->args[0])->op == OP_WEIGHT;
 
-    if (v->op == OP_WEIGHT && *ir_word(v, "codes"))
+    if (turned)
+        v = ir_value(g, v->args[0]);
+    if (v->op == OP_WEIGHT && *ir_word(v, "codes") && (ir_int(v, "across") != 0) == turned)
         c = (Chosen){dtype_parse(ir_word(v, "codes")), ir_int(v, "group"), (PackedScales)ir_int(v, "scales"), true};
     else if (v->op == OP_CONCAT || v->op == OP_INTERLEAVE || v->op == OP_PAIRS || v->op == OP_ROWS || v->op == OP_PART)
         c = stored_codes(g, v->args[0]);
@@ -118,13 +121,13 @@ static Chosen stored_codes(const Graph *g, Id w)
 }
 
 /* The argument of v that may be quantised; 0: none. */
-static int matrix_of(const Graph *g, const Quantising *q, Id v)
+static int matrix_of(const Graph *g, Id v)
 {
     const Value *e = ir_value(g, v);
 
     if (e->op == OP_LINEAR)
         return 1;
-    return q->experts && (e->op == OP_EXPERT_LINEAR || e->op == OP_EXPERT_SUM) &&
+    return (e->op == OP_EXPERT_LINEAR || e->op == OP_EXPERT_SUM) &&
                    ir_value(g, e->args[2])->shape.dim[0].n / ir_int(e, "experts") % PACKED_ROWS == 0
                ? 2
                : 0;
@@ -140,7 +143,7 @@ static bool choose(const Graph *g, const Quantising *q, Chosen *of, bool *any, D
         if (ir_value(g, v)->op == OP_ROUTE)
             routes[ir_value(g, v)->args[0]] = true;
     for (Id v = 1; v < g->values.n; v++) {
-        const int matrix = matrix_of(g, q, v);
+        const int matrix = matrix_of(g, v);
         const Id w = ir_value(g, v)->args[matrix];
         bool excepted;
 

@@ -385,7 +385,7 @@ static bool check_weight(const Checkpoint *c, const Spec *spec, Id id, int64_t i
                           "weight \"%s\" is a vector, but \"%s\" in %s is a matrix of %s: only matrices are read "
                           "from it",
                           name, t->name, c->path, t->stored);
-    if (m && m->deltas.n && t->coded && t->coded->form.type && t->coded->form.type != DT_FP8)
+    if (m && m->deltas.n && t->coded && t->coded->form.type && t->coded->form.type != DT_FP8 && !t->coded->across)
         return diag_error(d, v->loc,
                           "weight \"%s\" is stored as codes of few bits in %s: an adapter is merged into the original "
                           "checkpoint only",
@@ -412,7 +412,7 @@ static const Tensor *coded_tensor(const Checkpoint *c, const Spec *spec, const V
             return NULL;
         first = first ? first : t;
         if (f->type != first->coded->form.type || f->scales != first->coded->form.scales ||
-            f->group != first->coded->form.group)
+            f->group != first->coded->form.group || t->coded->across != first->coded->across)
             return NULL;
     }
     return first;
@@ -424,9 +424,7 @@ void checkpoint_mark(const Checkpoint *c, const Spec *spec)
 
     for (Id id = 1; id < g->values.n; id++) {
         const Value *v = ir_value(g, id);
-        const bool may = v->op == OP_WEIGHT && v->shape.rank == 2 &&
-                         (!ir_int(v, "stack") || spec->precision.quant.experts) &&
-                         !checkpoint_merge(c, ir_word(v, "name"));
+        const bool may = v->op == OP_WEIGHT && v->shape.rank == 2 && !checkpoint_merge(c, ir_word(v, "name"));
         const Tensor *t = may ? coded_tensor(c, spec, v) : NULL;
 
         if (!t)
@@ -434,6 +432,7 @@ void checkpoint_mark(const Checkpoint *c, const Spec *spec)
         ir_attr_word(g, id, "codes", dtype_name(t->coded->form.type));
         ir_attr_int(g, id, "group", t->coded->form.group);
         ir_attr_int(g, id, "scales", (int64_t)t->coded->form.scales);
+        ir_attr_int(g, id, "across", t->coded->across);
     }
 }
 

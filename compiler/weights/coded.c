@@ -23,11 +23,16 @@ CodedRow coded_row(const CodedForm *f, int64_t columns, void *rows, int64_t row)
     return (CodedRow){scales, scales + groups, (uint8_t *)(scales + 2 * groups)};
 }
 
+int64_t coded_columns(const Tensor *t)
+{
+    return t->dim[t->rank - (t->coded->across ? 2 : 1)];
+}
+
 /* A row in the tensor's own form. */
 static void read_own(const Tensor *t, int64_t row, const CodedRow *to)
 {
     const CodedForm *f = &t->coded->form;
-    const int64_t groups = t->dim[t->rank - 1] / f->group;
+    const int64_t groups = coded_columns(t) / f->group;
 
     for (int64_t g = 0; g < groups && !has_zeros(f->scales); g++)
         to->offsets[g] = (float)packed_zero(f->type);
@@ -37,7 +42,7 @@ static void read_own(const Tensor *t, int64_t row, const CodedRow *to)
 void coded_read(const Tensor *t, int64_t row, const CodedForm *as, const CodedRow *to)
 {
     const CodedForm *own = &t->coded->form;
-    const int64_t columns = t->dim[t->rank - 1];
+    const int64_t columns = coded_columns(t);
     const bool symmetric = !has_zeros(as->scales), minima = as->scales == PACKED_FP32_MINIMA;
     const uint32_t up = symmetric ? packed_zero(as->type) - packed_zero(own->type) : 0;
     CodedRow from;

@@ -46,12 +46,16 @@ typedef struct Coded {
     /* Column n of matrix x of [X,K,N] (x 0: of [K,N]) as fp32, where a file has it in a row: what a transpose reads. NULL:
      * a transpose reads rows. */
     void (*column)(const struct Tensor *t, int64_t x, int64_t n, float *to);
+    bool across; /* form and codes are those of the transpose of each matrix: rows x * N + n of [X,N,K] for [X,K,N] */
     const void *parts; /* the reader's own: the tensors of the file */
 } Coded;
 
 /* Rows of codes in memory, one after another: scales, offsets and codes of each. */
 size_t coded_row_bytes(const CodedForm *f, int64_t columns);
 CodedRow coded_row(const CodedForm *f, int64_t columns, void *rows, int64_t row);
+
+/* Elements of a row of codes. */
+int64_t coded_columns(const struct Tensor *t);
 
 /* A row of a tensor in a form that holds its own: a type of as many bits or more (fp8: fp8), a group that divides its group, fp32 where
  * it has fp32, zeros or minima where it has them. Offsets are always written: a symmetric zero is one. */

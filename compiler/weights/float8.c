@@ -147,10 +147,17 @@ typedef struct Mxfp4 {
     int64_t rows, columns; /* N and K of an expert */
 } Mxfp4;
 
+static unsigned mxfp4_code(const Mxfp4 *m, int64_t row, int64_t k)
+{
+    const unsigned byte = m->blocks->at[(row * m->columns + k) / 2];
+
+    return k % 2 ? byte >> 4 : byte & 15;
+}
+
 static float mxfp4_at(const Mxfp4 *m, int64_t row, int64_t k)
 {
     static const float values[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
-    const unsigned byte = m->blocks->at[(row * m->columns + k) / 2], code = k % 2 ? byte >> 4 : byte & 15;
+    const unsigned code = mxfp4_code(m, row, k);
     const unsigned exponent = m->scales->at[(row * m->columns + k) / 32];
     const float scale = exponent == 255 ? NAN : ldexpf(1.0f, (int)exponent - 127);
 
@@ -175,6 +182,33 @@ static void mxfp4_column(const Tensor *t, int64_t x, int64_t n, float *to)
         to[k] = mxfp4_at(m, x * m->rows + n, k);
 }
 
+/* Row x * N + n of the transposes [X,N,K]: integers are twice the numbers. */
+static void mxfp4_codes(const Tensor *t, int64_t row, const CodedRow *to)
+{
+    static const uint8_t integers[] = {0, 1, 2, 3, 4, 6, 8, 12};
+    const Mxfp4 *m = t->coded->parts;
+
+    for (int64_t k = 0; k < m->columns; k++) {
+        const unsigned code = mxfp4_code(m, row, k);
+
+        to->codes[k] = (uint8_t)(code & 8 ? 128 - integers[code & 7] : 128 + integers[code & 7]);
+    }
+    for (int64_t g = 0; g < m->columns / 32; g++) {
+        const unsigned exponent = m->scales->at[row * (m->columns / 32) + g];
+
+        to->scales[g] = exponent == 255 ? NAN : ldexpf(1.0f, (int)exponent - 128);
+    }
+}
+
+/* Whether fp16 has all scales, which are 2^-24 to 2^15 there. */
+static bool mxfp4_in_fp16(const Tensor *scales)
+{
+    for (uint64_t i = 0; i < scales->elements; i++)
+        if (scales->at[i] < 104 || (scales->at[i] > 143 && scales->at[i] != 255))
+            return false;
+    return true;
+}
+
 bool mxfp4_read(Stored *s)
 {
     for (size_t i = 0; i < s->c->tensors.n; i++) {
@@ -196,9 +230,13 @@ bool mxfp4_read(Stored *s)
             return false;
         if (m->scales->rank != 3 || memcmp(m->scales->dim, t->dim, 3 * sizeof *t->dim) != 0)
             return stored_wrong(s, m->scales, "does not have a scale for each 16 bytes of \"%.200s\"", t->name);
-        stored_add(
-            s, t, module, t->dim[0], m->columns, m->rows,
-            &(Coded){.form = {DT_NONE, PACKED_FP16, 0}, .values = mxfp4_row, .column = mxfp4_column, .parts = m});
+        stored_add(s, t, module, t->dim[0], m->columns, m->rows,
+                   &(Coded){.form = {DT_INT8, mxfp4_in_fp16(m->scales) ? PACKED_FP16 : PACKED_FP32, 32},
+                            .codes = mxfp4_codes,
+                            .values = mxfp4_row,
+                            .column = mxfp4_column,
+                            .across = true,
+                            .parts = m});
     }
     return true;
 }

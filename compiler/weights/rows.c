@@ -56,20 +56,28 @@ static void read_values(const Tensor *t, uint64_t from, uint64_t n, float *out, 
             rows_note(fault, t, from + i, out[i]);
 }
 
+/* The element of a tensor that has code k of a row of codes. */
+static uint64_t element_of_code(const Tensor *t, int64_t row, int64_t k)
+{
+    const int64_t columns = coded_columns(t), N = t->dim[t->rank - 1];
+
+    return (uint64_t)(t->coded->across ? (row / N * columns + k) * N + row % N : row * columns + k);
+}
+
 /* One row of a tensor of codes. */
 static void read_codes(const Source *s, const Tensor *t, int64_t row, void *out, Fault *fault)
 {
-    const int64_t columns = t->dim[t->rank - 1];
+    const int64_t columns = coded_columns(t);
     const CodedRow to = coded_row(s->form, columns, out, 0);
 
     coded_read(t, row, s->form, &to);
     for (int64_t g = 0; g < columns / s->form->group; g++)
         if (!isfinite(to.scales[g]) || !isfinite(to.offsets[g]))
-            rows_note(fault, t, (uint64_t)(row * columns + g * s->form->group),
+            rows_note(fault, t, element_of_code(t, row, g * s->form->group),
                       isfinite(to.scales[g]) ? to.offsets[g] : to.scales[g]);
     for (int64_t k = 0; s->form->type == DT_FP8 && k < columns; k++)
         if ((to.codes[k] & 0x7f) == 0x7f)
-            rows_note(fault, t, (uint64_t)(row * columns + k), NAN);
+            rows_note(fault, t, element_of_code(t, row, k), NAN);
 }
 
 /* Elements [from, from + n) of a tensor, as they are stored or as fp32. */
@@ -165,6 +173,11 @@ static void transpose_block(const Source *s, Id arg, int64_t first, int64_t rows
     const size_t size = dtype_size(s->type);
     char *row;
 
+    if (s->form && t && t->coded->across) {
+        for (int64_t j = 0; j < count; j++)
+            read_codes(s, t, first % each / rows * columns + from + j, row_at(s, out, j, rows), fault);
+        return;
+    }
     if (t && (!t->coded || t->coded->column) && each % rows == 0 && (whole || !s->merging)) {
         read_columns(s, t, first % each / rows, rows, columns, from, count, out, fault);
         if (whole)

@@ -27,8 +27,8 @@ bool checkpoint_adapt(Checkpoint *c, const Spec *spec, const char *folder, Arena
 /* The adapters, a line each: "lora NAME: rank 8, 24 matrices (c_attn, c_proj)\n"; "": there are none. */
 const char *checkpoint_adapters(const Checkpoint *c);
 
-/* Notes in the graph which weights the checkpoint has as codes of 4 or 8 bits (attributes of WEIGHT); those of experts if
- * spec->precision.quant.experts is set. After checkpoint_adapt, before the graph's passes. */
+/* Notes in the graph which weights the checkpoint has as codes of 4 or 8 bits (attributes of WEIGHT). After checkpoint_adapt,
+ * before the graph's passes. */
 void checkpoint_mark(const Checkpoint *c, const Spec *spec);
 
 /* Checks that every WEIGHT of the graph is there with its shape, and that every tensor is used or may stay unused,

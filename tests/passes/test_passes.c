@@ -50,7 +50,7 @@ static DType type_after(const char *text, const char *key)
     return dtype_parse(word);
 }
 
-/* quant=int4 head=int8 group=64 zeros experts except=NAME: how weights are quantised; without quant= none is. */
+/* quant=int4 head=int8 group=64 zeros except=NAME: how weights are quantised; without quant= none is. */
 static Quantising read_quantising(Arena *keep, const char *text)
 {
     Quantising q = {.type = type_after(text, "quant="), .head = type_after(text, "head=")};
@@ -58,7 +58,6 @@ static Quantising read_quantising(Arena *keep, const char *text)
 
     q.group = group ? atoi(group + 6) : 0;
     q.zeros = text && strstr(text, "zeros");
-    q.experts = text && strstr(text, "experts");
     if (except) {
         q.except = arena_array(keep, const char *, 1);
         q.except[q.n_except++] = arena_strdup(keep, except + 7);

@@ -18,7 +18,8 @@ static const char *sizes(const Plan *plan, FtxProgramKind kind, Arena *keep)
     return text;
 }
 
-/* Steps of 65 to 512 tokens have programs of their own where linear_batch computes all layers, and 192 rows where these are large. */
+/* Steps of 65 to 512 tokens have programs of their own where linear_batch computes all layers, and 192 rows where these are
+ * large; up to 256 where experts have codes. */
 static void many_rows(void **state)
 {
     static const struct {
@@ -35,6 +36,7 @@ static void many_rows(void **state)
         {"llama-3.1-8b", "h200", "precision.sums=fixed", "16 64 128 256 512 0", "1 2 4 8 16 32 64"},
         {"llama-3.1-8b", "h200", "precision.weights=int4", "16 64 0", "1 2 4 8 16 32 64"},
         {"qwen3-30b-a3b", "sm_90a", "limits.sequences=64", "16 64 0", "1 2 4 8 16 32 64"},
+        {"qwen3-30b-a3b", "sm_90a", "precision.weights=int4", "16 64 128 256 0", "1 2 4 8 16 32 64"},
         {"gpt2-124m", "sm_90a", "limits.sequences=64", "16 64 0", "1 2 4 8 16 32 64"},
     };
     Arena *keep = arena_open();

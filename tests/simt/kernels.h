@@ -44,6 +44,7 @@ void routers(void **state);
 void whole_routers(void **state);
 void experts(void **state);
 void expert_tiles(void **state);
+void experts_q(void **state);
 
 /* orders.c */
 void orders(void **state);

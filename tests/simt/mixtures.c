@@ -1,6 +1,8 @@
 /* mixtures.c - routers and linear layers of experts. */
 #include "kernels.h"
 
+#include "runtime/base/packed.h"
+
 /* A graph whose steps may have so many tokens. */
 static Ir begin_long(int tokens)
 {
@@ -131,7 +133,16 @@ typedef struct Expert {
     const char *only; /* the kernel that runs; NULL: all */
 } Expert;
 
-static void add_expert(Suite *s, const Expert *l)
+typedef struct CodedExpert { /* its weights are quantised */
+    Expert l;
+    const char *codes;
+    int group;
+    PackedScales scales;
+    TunedConst use[2]; /* values of tuned constants */
+} CodedExpert;
+
+/* q NULL: the weights are numbers */
+static void add_coded(Suite *s, const Expert *l, const CodedExpert *q)
 {
     const char *type = dtype_name(l->t);
     const bool parts = strstr(l->end, "parts") != NULL, add_to = strncmp(l->end, "add", 3) == 0;
@@ -142,10 +153,16 @@ static void add_expert(Suite *s, const Expert *l)
     const int x = norm(&g, l->norm, input(&g, sum ? l->R * l->K : l->K, l->t), "T", l->K, l->t),
               width = sum ? l->N : l->R * l->N;
     const int r = add(&g, "route %%%d - {k=%d renorm=1} : [T,%d] i32", input(&g, l->X, DT_FP32), l->R, 2 * l->R);
-    const int w = weight(&g, "w", l->X * l->N, l->K, l->t), b = l->bias ? weight(&g, "b", l->X * l->N, 0, l->t) : 0;
+    const int numbers = weight(&g, "w", l->X * l->N, l->K, l->t);
+    const int w = q ? add(&g, "quantise %%%d {group=%d scales=%d to=\"%s\"} : [%d,%d] %s", numbers, q->group,
+                          (int)q->scales, q->codes, l->X * l->N, l->K, q->codes)
+                    : numbers,
+              b = l->bias ? weight(&g, "b", l->X * l->N, 0, l->t) : 0;
     char name[200], bias[16] = "-";
     int y;
 
+    for (int i = 0; q && i < 2 && q->use[i].name; i++)
+        c.use[c.n_use++] = q->use[i];
     set_step(&c, l->rows);
     if (b)
         snprintf(bias, sizeof bias, "%%%d", b);
@@ -157,9 +174,14 @@ static void add_expert(Suite *s, const Expert *l)
         add(&g, "act %%%d {kind=\"gelu_tanh\"} : [T,%d] %s", y, width, type);
     else if (add_to)
         add(&g, "add %%%d %%%d : [T,%d] %s", y, input(&g, width, l->t), width, type);
-    snprintf(name, sizeof name, "expert %s X=%d R=%d N=%d K=%d bias=%d norm=%d %s rows=%d %s", type, l->X, l->R, l->N,
-             l->K, l->bias, l->norm, l->end, l->rows, l->target ? l->target : "");
+    snprintf(name, sizeof name, "expert %s %s X=%d R=%d N=%d K=%d bias=%d norm=%d %s rows=%d %s", type,
+             q ? q->codes : "", l->X, l->R, l->N, l->K, l->bias, l->norm, l->end, l->rows, l->target ? l->target : "");
     take(s, &g, &c, name);
+}
+
+static void add_expert(Suite *s, const Expert *l)
+{
+    add_coded(s, l, NULL);
 }
 
 void whole_routers(void **state)
@@ -246,4 +268,49 @@ void expert_tiles(void **state)
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
         add_expert(s, &some[i]);
     finish(s, 73);
+}
+
+/* Quantised weights. */
+void experts_q(void **state)
+{
+    static const CodedExpert some[] = {
+        {{DT_BF16, 8, 2, 64, 256, 0, "glu", 1, NULL, 0, NULL}, "int4", 128, PACKED_FP16, {{0}}},
+        {{DT_BF16, 8, 2, 48, 256, 0, "add", 1, NULL, 0, NULL}, "int4", 128, PACKED_FP16, {{0}}},
+        {{DT_FP16, 40, 8, 32, 192, 1, "glu", 3, NULL, 1, NULL}, "int4", 32, PACKED_FP16_ZEROS, {{0}}},
+        {{DT_FP16, 40, 8, 32, 192, 1, "sum", 3, NULL, 0, NULL}, "int4", 64, PACKED_FP32, {{0}}},
+        {{DT_BF16, 3, 1, 16, 2112, 1, "act", 7, "sm_80", 1, NULL}, "int4", 64, PACKED_FP16_ZEROS, {{0}}},
+        {{DT_BF16, 3, 2, 16, 1472, 0, "add", 7, "sm_80", 0, NULL}, "int4", 32, PACKED_FP32_MINIMA, {{0}}},
+        {{DT_FP16, 5, 3, 48, 64, 1, "", 20, NULL, 0, NULL}, "int4", 16, PACKED_FP16, {{0}}},
+        {{DT_BF16, 5, 3, 48, 64, 1, "sum", 20, NULL, 0, NULL}, "int8", 16, PACKED_FP16, {{0}}},
+        {{DT_BF16, 8, 2, 32, 320, 1, "glu", 5, NULL, 1, NULL}, "int8", 64, PACKED_FP16_ZEROS, {{0}}},
+        {{DT_FP16, 8, 2, 32, 1152, 0, "add", 6, NULL, 0, NULL}, "int8", 128, PACKED_FP32_MINIMA, {{0}}},
+        {{DT_BF16, 8, 2, 32, 1408, 0, "glu", 40, NULL, 0, NULL}, "int8", 32, PACKED_FP32, {{0}}},
+        {{DT_BF16, 8, 2, 32, 384, 0, "glu", 2, NULL, 1, NULL}, "fp8", 128, PACKED_FP16, {{0}}},
+        {{DT_BF16, 8, 2, 32, 384, 1, "add", 9, NULL, 0, NULL}, "fp8", 32, PACKED_FP32, {{0}}},
+        {{DT_FP16, 8, 2, 32, 1088, 1, "act", 4, "sm_80", 0, NULL}, "fp8", 64, PACKED_FP16, {{0}}},
+        {{DT_FP16, 8, 4, 32, 128, 0, "sum", 12, NULL, 0, NULL}, "fp8", 64, PACKED_FP32, {{0}}},
+        {{DT_BF16, 4, 2, 32, 1088, 0, "add", 8, NULL, 0, NULL},
+         "int4",
+         64,
+         PACKED_FP16,
+         {{"BLOCK_M", 2}, {"CHAINS", 1}}},
+        {{DT_BF16, 4, 2, 32, 1088, 0, "glu", 8, NULL, 1, NULL},
+         "int4",
+         64,
+         PACKED_FP16,
+         {{"BLOCK_M", 4}, {"CHAINS", 2}}},
+        {{DT_FP16, 4, 2, 32, 1088, 1, "", 8, NULL, 0, NULL},
+         "int8",
+         64,
+         PACKED_FP16,
+         {{"BRICK_K", 256}, {"CHAINS", 4}}},
+        {{DT_FP16, 4, 2, 32, 1088, 1, "add", 8, NULL, 0, NULL}, "int4", 64, PACKED_FP16_ZEROS, {{"BRICK_K", 256}}},
+        {{DT_BF16, 4, 2, 256, 512, 0, "add", 4, NULL, 0, NULL}, "int4", 64, PACKED_FP16, {{"CHAINS", 4}}},
+    };
+    Suite *s = open_suite("experts_q");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        add_coded(s, &some[i].l, &some[i]);
+    finish(s, 77);
 }

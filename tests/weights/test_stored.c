@@ -52,10 +52,11 @@ static float *read_floats(const char *name, size_t n)
     return f;
 }
 
-static Id stored_value(Graph *g, Id w)
+/* The codes of weight w, as rows of `of`. */
+static Id coded_value(Graph *g, Id w, Id of)
 {
-    const Value *v = ir_value(g, w);
-    const Id id = add_value(g, OP_QUANTISE, w, 0, 0, v->shape.dim[0].n, v->shape.dim[1].n);
+    const Value *v = ir_value(g, w), *rows = ir_value(g, of);
+    const Id id = add_value(g, OP_QUANTISE, of, 0, 0, rows->shape.dim[0].n, rows->shape.dim[1].n);
 
     ir_attr_word(g, id, "to", ir_word(v, "codes"));
     ir_attr_int(g, id, "group", ir_int(v, "group"));
@@ -108,7 +109,7 @@ static void values(void **state)
                 continue;
             assert_int_equal(ir_int(ir_value(spec.graph, id), "group"), cases[i].form.group);
             assert_int_equal(ir_int(ir_value(spec.graph, id), "scales"), cases[i].form.scales);
-            check_values(c, &spec, stored_value(spec.graph, id), keep, want + m * ROWS * COLUMNS, cases[i].name);
+            check_values(c, &spec, coded_value(spec.graph, id, id), keep, want + m * ROWS * COLUMNS, cases[i].name);
         }
         assert_true(checkpoint_check(c, &spec, &d)); /* every other tensor is used */
         checkpoint_close(c);
@@ -142,6 +143,9 @@ static void experts(void **state)
             for (int k = 0; k < K; k++)
                 turned[(x * N + n) * K + k] = want[(x * K + k) * N + n];
     check_values(c, &spec, transposed, keep, turned, "mxfp4 transposed");
+    checkpoint_mark(c, &spec);
+    assert_true(ir_int(ir_value(spec.graph, id), "across"));
+    check_values(c, &spec, coded_value(spec.graph, id, transposed), keep, turned, "mxfp4 by its codes");
     for (int i = 0; i < X * N * K; i++)
         assert_true(bf16_to_float(bf16_from_float(want[i])) == want[i]);
     checkpoint_close(c);
@@ -430,7 +434,7 @@ static void not_finite(void **state)
         assert_true(checkpoint_open(path, keep, &c, &d) && stored_apply(c, config, "config.json", keep, &d));
         checkpoint_mark(c, &spec);
         if (bad[i].op == OP_QUANTISE)
-            id = stored_value(spec.graph, id);
+            id = coded_value(spec.graph, id, id);
         if (bad[i].op == OP_TRANSPOSE) {
             id = add_value(spec.graph, OP_TRANSPOSE, id, 0, 0, bad[i].columns, bad[i].rows);
             ir_attr_int(spec.graph, id, "stack", 1);
@@ -438,6 +442,51 @@ static void not_finite(void **state)
         assert_false(weights_value(c, &spec, id, keep, &got, &n, &d));
         if (!strstr(d.text, bad[i].reason))
             fail_msg("expected \"%s\" in: %s", bad[i].reason, d.text);
+        checkpoint_close(c);
+        json_decref(config);
+        ir_graph_close(spec.graph);
+        arena_close(keep);
+    }
+}
+
+/* Scales of MXFP4 are fp16 where fp16 has all of them; a scale that is NaN is found by way of the codes, too. */
+static void mxfp4_scales(void **state)
+{
+    static const unsigned char exponents[] = {103, 104, 143, 144, 255};
+    (void)state;
+
+    for (size_t i = 0; i < LEN(exponents); i++) {
+        const unsigned char e = exponents[i];
+        unsigned char data[34] = {[0] = 0x72, [17] = 0xf9, [32] = 120, [33] = e};
+        Spec spec = {.graph = ir_graph_new("tiny")};
+        Arena *keep = arena_open();
+        json_error_t why;
+        json_t *config = json_loads(MXFP4, 0, &why);
+        Checkpoint *c;
+        Diag d = {0};
+        const Id id = add_weight(spec.graph, "a.weight", 32, 2);
+        const Id turned = add_value(spec.graph, OP_TRANSPOSE, id, 0, 0, 2, 32);
+        char path[256];
+        float *got, *want;
+        size_t n;
+
+        strcpy(path, temp_path("mxfp4.safetensors"));
+        write_safetensors(path,
+                          "{\"a.weight_blocks\":{\"dtype\":\"U8\",\"shape\":[1,2,1,16],\"data_offsets\":[0,32]},"
+                          "\"a.weight_scales\":{\"dtype\":\"U8\",\"shape\":[1,2,1],\"data_offsets\":[32,34]}}",
+                          data, sizeof data);
+        ir_attr_int(spec.graph, turned, "stack", 1);
+        assert_true(checkpoint_open(path, keep, &c, &d) && stored_apply(c, config, "config.json", keep, &d));
+        checkpoint_mark(c, &spec);
+        assert_int_equal(ir_int(ir_value(spec.graph, id), "scales"), e == 103 || e == 144 ? PACKED_FP32 : PACKED_FP16);
+        if (e == 255) {
+            assert_false(weights_value(c, &spec, coded_value(spec.graph, id, turned), keep, &got, &n, &d));
+            assert_non_null(strstr(d.text, "tensor \"a.weight\": element [0,0,1] is NaN"));
+        } else {
+            assert_true(weights_value(c, &spec, turned, keep, &want, &n, &d) && want[1] == 6 * 0x1p-7f &&
+                        want[35] == -6 * ldexpf(1, e - 127));
+            check_values(c, &spec, coded_value(spec.graph, id, turned), keep, want, "mxfp4 by its codes");
+        }
         checkpoint_close(c);
         json_decref(config);
         ir_graph_close(spec.graph);
@@ -509,7 +558,7 @@ static void forms(void **state)
 
                 want[k] = e4m3_to_float((uint8_t)(k % 127)) * (block + 1 < down * across ? 1 : kinds[i].scale);
             }
-            check_values(c, &spec, stored_value(spec.graph, id), keep, want, "forms");
+            check_values(c, &spec, coded_value(spec.graph, id, id), keep, want, "forms");
             free(want);
         }
         checkpoint_close(c);
@@ -546,7 +595,7 @@ static void one_scale(void **state)
     assert_true(checkpoint_open(path, keep, &c, &d) && stored_apply(c, config, "config.json", keep, &d));
     checkpoint_mark(c, &spec);
     check_values(c, &spec, id, keep, want, "one scale");
-    check_values(c, &spec, stored_value(spec.graph, id), keep, want, "one scale, as codes");
+    check_values(c, &spec, coded_value(spec.graph, id, id), keep, want, "one scale, as codes");
     checkpoint_close(c);
     json_decref(config);
     ir_graph_close(spec.graph);
@@ -574,9 +623,9 @@ static void no_json(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values),   cmocka_unit_test(experts),    cmocka_unit_test(refused),
-        cmocka_unit_test(accepted), cmocka_unit_test(not_finite), cmocka_unit_test(one_scale),
-        cmocka_unit_test(forms),    cmocka_unit_test(no_json),
+        cmocka_unit_test(values),    cmocka_unit_test(experts),  cmocka_unit_test(mxfp4_scales),
+        cmocka_unit_test(refused),   cmocka_unit_test(accepted), cmocka_unit_test(not_finite),
+        cmocka_unit_test(one_scale), cmocka_unit_test(forms),    cmocka_unit_test(no_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

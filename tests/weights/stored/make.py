@@ -203,9 +203,9 @@ def models():
         write_tokens(name, model)
 
 
-def write_tokens(name, model):
+def write_tokens(name, model, prompts=([7], [3, 61, 24, 90, 11, 45, 8, 77, 30, 52])):
     cases = []
-    for prompt in ([7], [3, 61, 24, 90, 11, 45, 8, 77, 30, 52]):
+    for prompt in prompts:
         ids = torch.tensor([prompt])
         tokens, margins, logits = [], [], None
         for _ in range(20):
@@ -242,7 +242,43 @@ def gpt_oss():
     write_tokens("mxfp4", model)
 
 
+def mixtures():
+    """Qwen3-MoE, one layer, all linears quantised but the router and the head. GPUs have other kernels for the longer prompt."""
+    import transformers
+    global random
+    random = numpy.random.default_rng(29)
+    for name, of in (("moe-pack", "pack"), ("moe-gptq", "gptq"), ("moe-int8", "int8"), ("moe-fp8", "fp8")):
+        make, quantised = CASES[of]
+        torch.manual_seed(5)
+        model = transformers.Qwen3MoeForCausalLM(transformers.Qwen3MoeConfig(
+            vocab_size=101, hidden_size=64, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1, head_dim=32,
+            intermediate_size=96, moe_intermediate_size=64, num_experts=6, num_experts_per_tok=2, norm_topk_prob=True,
+            max_position_embeddings=1024, bos_token_id=1, eos_token_id=2, pad_token_id=0, tie_word_embeddings=False,
+            dtype="float32")).eval()
+        tensors = {}
+        with torch.no_grad():
+            for key, p in model.state_dict().items():
+                if ".experts." in key:
+                    for e in range(p.shape[0]):
+                        for i, part in enumerate(("gate_proj", "up_proj") if "gate_up" in key else ("down_proj",)):
+                            rows = slice(64 * i, 64 * i + 64)
+                            made, want = make(f"{key[:key.rindex('.')]}.{e}.{part}", 64, 64)
+                            tensors.update(made)
+                            p[e][rows].copy_(torch.from_numpy(want))
+                elif "proj" in key:
+                    made, want = make(key[:-len(".weight")], *p.shape)
+                    tensors.update(made)
+                    p.copy_(torch.from_numpy(want))
+                else:
+                    p.copy_((p if "norm" in key else 8 * p).to(F16).to(F32))
+                    tensors[key] = p.to(F16)
+        write(MODELS / name, tensors, {"architectures": ["Qwen3MoeForCausalLM"], **json.loads(model.config.to_json_string())},
+              quantised)
+        write_tokens(name, model, ([7], [3 + 37 * i % 97 for i in range(90)]))
+
+
 if __name__ == "__main__":
     matrices()
     models()
     gpt_oss()
+    mixtures()
