@@ -168,6 +168,8 @@ static void narrow(void **state)
 static void ranks(void **state)
 {
     (void)state;
+    if (golden_on_cuda())
+        skip(); /* each rank needs a GPU of its own: tests/gpu/check.sh BUILD ranks */
     for (size_t i = 3; i < sizeof variants / sizeof *variants; i++)
         check_variant(i);
 }
