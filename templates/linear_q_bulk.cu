@@ -44,7 +44,7 @@
 //    attention starts, and other small layers. All of it is faster for the rest
 //    (docs/decisions/033-quantised-weights-by-bulk-copies.md).
 //@ tune    BYTES: HALF_SMEM SMEM
-//@ prefer  BYTES=HALF_SMEM if M <= 2 && (APPEND || (N < 8192 && K < 4096))
+//@ prefer  BYTES=HALF_SMEM if APPEND || (N < 8192 && K < 4096)
 //@ prefer  BYTES=SMEM
 //@ consts  BLOCKS_PER_SM: BYTES > HALF_SMEM ? 1 : 2
 //    A chunk of 16 KB of codes, or 32 KB: fewer waits of the warps that multiply. ROUND_TILES: tiles whose sums are finished
