@@ -17,31 +17,39 @@ static volatile uint64_t sum; /* keeps the reads */
 
 enum { MAX_ELEMENTS = 1 << 18 };
 
-static void read_tensor(const Tensor *t)
+static void read_codes(const Tensor *t)
 {
     const CodedForm *f = &t->coded->form;
+    const int64_t columns = coded_columns(t), rows = columns ? (int64_t)t->elements / columns : 0;
+    void *codes = malloc(coded_row_bytes(f, columns));
+
+    if (!packed_group((uint64_t)f->group, (uint64_t)columns))
+        fuzz_bug("%s has groups of %d", t->name, (int)f->group);
+    for (int64_t r = 0; r < rows; r++) {
+        const CodedRow row = coded_row(f, columns, codes, 0);
+
+        coded_read(t, r, f, &row);
+        for (int64_t k = 0; k < columns; k++)
+            if (f->type == DT_INT4 && row.codes[k] > 15)
+                fuzz_bug("%s: a code of 4 bits is %d", t->name, row.codes[k]);
+        sum += hash64(codes, coded_row_bytes(f, columns));
+    }
+    free(codes);
+}
+
+static void read_tensor(const Tensor *t)
+{
     const int64_t columns = t->dim[t->rank - 1];
     const int64_t rows = columns ? (int64_t)t->elements / columns : 0;
     float *values = malloc((size_t)columns * sizeof *values + 1);
-    void *codes = f->type ? malloc(coded_row_bytes(f, columns)) : NULL;
 
-    if (f->type && !packed_group((uint64_t)f->group, (uint64_t)columns))
-        fuzz_bug("%s has groups of %d", t->name, (int)f->group);
     for (int64_t r = 0; r < rows; r++) {
         coded_values(t, r, values);
         sum += hash64(values, (size_t)columns * sizeof *values);
-        if (codes) {
-            const CodedRow row = coded_row(f, columns, codes, 0);
-
-            coded_read(t, r, f, &row);
-            for (int64_t k = 0; k < columns; k++)
-                if (f->type == DT_INT4 && row.codes[k] > 15)
-                    fuzz_bug("%s: a code of 4 bits is %d", t->name, row.codes[k]);
-            sum += hash64(codes, coded_row_bytes(f, columns));
-        }
     }
     free(values);
-    free(codes);
+    if (t->coded->form.type)
+        read_codes(t);
 }
 
 static bool attempt(const void *config, size_t config_bytes, const void *tensors, size_t tensor_bytes)
