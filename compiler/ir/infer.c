@@ -28,7 +28,6 @@ static bool want_freqs(const Query *q, int64_t n)
                       (long long)n);
 }
 
-/* Codes of type `name` in rows of a shape: as packed.h has them. */
 /* Elements of a row of codes; across: of a column of a matrix. */
 static int64_t coded_elements(const Query *q, const Shape *s)
 {
@@ -37,6 +36,7 @@ static int64_t coded_elements(const Query *q, const Shape *s)
     return s->dim[0].n / (get(q, "stack") ? get(q, "stack") : 1);
 }
 
+/* Codes of type `name` in rows of a shape: as packed.h has them. */
 static bool want_codes(const Query *q, const Shape *s, const char *name)
 {
     if (!want_word(q, name, "int8 int4 fp8") || !want_range(q, "scales", 0, PACKED_SCALES_COUNT - 1))
