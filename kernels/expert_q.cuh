@@ -26,7 +26,7 @@
 #include "device/mma.cuh"
 #include "device/pdl.cuh"
 #include "body/brick.cuh"
-#include "body/expert_add.cuh"
+#include "body/last_part.cuh"
 #include "body/linear.cuh"
 
 template <class C> struct ExpertQShape {
@@ -159,7 +159,7 @@ DEVICE void expert_q_finish(const A &a, const ExpertTile &at, const int *pairs, 
         expert_out2<C>(a, at.expert, pairs[m], weight, tile * 16 + i % 8 * 2, v[0], v[1]);
     }
     if constexpr (C::SUM)
-        expert_add<C>(a, tile * 16, pairs, at.count);
+        add_last_part<C>(a, tile * 16, pairs, at.count);
 }
 
 template <class C, class A> DEVICE void expert_q(const A &a)

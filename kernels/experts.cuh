@@ -17,7 +17,7 @@
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
 #include "device/warp.cuh"
-#include "body/expert_add.cuh"
+#include "body/last_part.cuh"
 
 enum { EXPERT_WARPS = 8 };
 
@@ -106,5 +106,5 @@ template <class C, class A> DEVICE void expert(const A &a)
             expert_tile<C, 1>(a, e, n, rows + i, left);
     }
     if constexpr (C::SUM)
-        expert_add<C>(a, n, rows, count);
+        add_last_part<C>(a, n, rows, count);
 }

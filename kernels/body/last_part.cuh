@@ -1,10 +1,10 @@
-// expert_add.cuh - the end of expert_sum where each expert has its columns from another warp: the last one adds a row's parts.
+// last_part.cuh - the end of expert_sum where each expert has its columns from another warp: the last one adds a row's parts.
 #pragma once
 #include "device/atomic.cuh"
 #include "body/experts.cuh"
 
 // Adds the parts of those rows whose last part is this warp's: a lane for each column.
-template <class C> DEVICE void expert_add(const ExpertSumArgs &a, int n, const int *rows, int count)
+template <class C> DEVICE void add_last_part(const ExpertSumArgs &a, int n, const int *rows, int count)
 {
     typedef typename C::T T;
     typedef typename C::OUT O;
