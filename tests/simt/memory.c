@@ -596,7 +596,8 @@ bool memory_is_plain(const void *p)
 {
     const uint8_t state = *state_of(&shared, p);
 
-    return state & S_WRITTEN && !(state & S_BULK);
+    return WATCHED && state & S_WRITTEN &&
+           !(state & S_BULK); /* else what nobody has written looks as if it were plain */
 }
 
 void memory_copy_lands(Block *b, void *to, const void *from, size_t bytes, size_t zeros, uint32_t number,
