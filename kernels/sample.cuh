@@ -292,7 +292,7 @@ __device__ void sample(const SampleArgs &a)
             if (blockIdx.x > 0)
                 return;
         }
-        token = best.id;
+        token = best.id < K::V ? best.id : 0; // of NaN alone, too, some token is chosen
         if (threadIdx.x == 0) {
             room.raw_top = raw_top;
             room.raw_sum = room.sum = raw_sum;

@@ -85,6 +85,7 @@ const char *answers_finish_name(FtxFinish f)
     case FTX_FINISH_CANCEL: return "cancel";
     case FTX_FINISH_ERROR: return "error";
     case FTX_FINISH_DEADLINE: return "deadline";
+    case FTX_FINISH_NAN: return "nan";
     }
     return "unknown";
 }
@@ -345,6 +346,7 @@ void answers_take(Answers *all, const FtxEvent *e)
         a->finish = e->finish;
         j->end = command_seconds();
         all->in_flight--;
+        all->not_finite += e->finish == FTX_FINISH_NAN;
     }
 }
 

@@ -50,6 +50,7 @@ typedef struct Answers {
     size_t read, printed; /* prompts */
     size_t in_flight;     /* texts */
     size_t failed;        /* prompts that were refused */
+    size_t not_finite;    /* texts that ended with FTX_FINISH_NAN */
     uint64_t tokens;      /* written in all */
 } Answers;
 

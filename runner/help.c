@@ -29,7 +29,8 @@ void help_tail(const char *artifact)
 {
     printf("\nWith --json, one object for each prompt:\n"
            "  text, ids, logprobs  what was written; log-probabilities are those of the raw logits\n"
-           "  finish               end (an end token), length (--max-new or the context), stop, cancel (Ctrl-C)\n"
+           "  finish               end (an end token), length (--max-new or the context), stop, cancel (Ctrl-C), nan\n"
+           "                       (its logits were not finite numbers)\n"
            "  prompt_tokens        tokens of the prompt or source that the model read\n"
            "  cached_tokens        with --prefix-cache: tokens of the prompt that needed no computing\n"
            "  seed                 this prompt alone with --seed N gives the same text; only if tokens are drawn\n"

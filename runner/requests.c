@@ -258,12 +258,22 @@ static json_t *body_of(const LineRequest *l, const FtxModelInfo *info, const Lin
 
 static bool was_stopped(const LineAnswer *a)
 {
-    return a->finish == FTX_FINISH_CANCEL || a->finish == FTX_FINISH_ERROR;
+    return a->finish == FTX_FINISH_CANCEL || a->finish == FTX_FINISH_ERROR || a->finish == FTX_FINISH_NAN;
+}
+
+static json_t *error_of(FtxFinish finish)
+{
+    const bool failed = finish == FTX_FINISH_ERROR, nan = finish == FTX_FINISH_NAN;
+
+    return json_pack("{ss ss}", "code", failed ? "device_failed" : nan ? "not_finite" : "batch_cancelled", "message",
+                     failed ? "the device has failed"
+                     : nan  ? "the logits are not finite numbers"
+                            : "the run was stopped");
 }
 
 void requests_print(const LineRequest *l, size_t number, const FtxModelInfo *info, const LineAnswer *a)
 {
-    const bool stopped = was_stopped(a), failed = a->finish == FTX_FINISH_ERROR;
+    const bool stopped = was_stopped(a);
     char id[40];
     json_t *body;
 
@@ -275,9 +285,7 @@ void requests_print(const LineRequest *l, size_t number, const FtxModelInfo *inf
     runner_json_print(json_pack(
         "{ss ss? so so}", "id", id, "custom_id", l->id, "response",
         body ? json_pack("{si so}", "status_code", a->refusal ? 400 : 200, "body", body) : json_null(), "error",
-        stopped && !a->refusal ? json_pack("{ss ss}", "code", failed ? "device_failed" : "batch_cancelled", "message",
-                                           failed ? "the device has failed" : "the run was stopped")
-                               : json_null()));
+        stopped && !a->refusal ? error_of(a->finish) : json_null()));
 }
 
 void requests_print_piece(const LineRequest *l, size_t number, const FtxModelInfo *info, const LineAnswer *piece)

@@ -505,6 +505,7 @@ static int run_decoder(Run *r, char *text, size_t bytes, double open_seconds)
                       strcmp(r->info.plan, "cpu") == 0 ? "" : r->info.plan);
     }
     return s                 ? (int)command_exit(s)
+           : all->not_finite ? EXIT_FAILED
            : r->lines.failed ? EXIT_FAILED
            : command_stopped ? EXIT_INTERRUPTED
            : all->failed     ? EXIT_MISTAKE

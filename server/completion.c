@@ -68,6 +68,7 @@ static const char *word_of(FtxFinish finish)
     case FTX_FINISH_CANCEL: return "cancel";
     case FTX_FINISH_ERROR: return "error";
     case FTX_FINISH_DEADLINE: return "deadline";
+    case FTX_FINISH_NAN: return "nan";
     case FTX_RUNNING:
     case FTX_FINISH_END:
     case FTX_FINISH_STOP: break;
@@ -149,6 +150,18 @@ static void refuse_late(Completion *c)
     fail_all(c, &f);
 }
 
+static void refuse_nan(Completion *c)
+{
+    Fault f = {0};
+
+    fault(&f, "", "The model's logits for this request are not finite numbers");
+    f.status = 500;
+    f.code = "not_finite";
+    if (!c->answered)
+        exchange_header(c->x, "x-should-retry: false");
+    fail_all(c, &f);
+}
+
 /* Log-probabilities of the prompt. */
 static void take_prompt(Completion *c, Part *p, const FtxEvent *e)
 {
@@ -189,6 +202,10 @@ static void take_event(Job *j, const FtxEvent *e, const FtxHypothesis *best)
         matcher_follow(choice->matcher, e->token, choice->n_ids);
     if (e->finish == FTX_FINISH_DEADLINE) {
         refuse_late(c);
+        return;
+    }
+    if (e->finish == FTX_FINISH_NAN) {
+        refuse_nan(c);
         return;
     }
     if (e->finish == FTX_FINISH_CANCEL) {

@@ -208,7 +208,7 @@ static void print_success(Text *t, const MetricsRow *row)
     } reasons[] = {{"stop", FTX_FINISH_END, FTX_FINISH_STOP},
                    {"length", FTX_FINISH_LENGTH, FTX_FINISH_LENGTH},
                    {"abort", FTX_FINISH_CANCEL, FTX_FINISH_DEADLINE},
-                   {"error", FTX_FINISH_ERROR, FTX_FINISH_ERROR}};
+                   {"error", FTX_FINISH_ERROR, FTX_FINISH_NAN}};
     char more[60];
 
     for (size_t i = 0; i < LEN(reasons); i++) {

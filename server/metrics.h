@@ -20,7 +20,7 @@ typedef enum HistogramName {
 typedef struct Metrics {
     pthread_mutex_t lock;
     uint64_t prompt_tokens, new_tokens, refused;
-    uint64_t finished[FTX_FINISH_DEADLINE + 1]; /* jobs, by FtxFinish */
+    uint64_t finished[FTX_FINISH_NAN + 1]; /* jobs, by FtxFinish */
     struct {
         uint64_t counts[MOST_BOUNDS + 1];
         double sum;

@@ -75,6 +75,7 @@ class Finish(IntEnum):
     FTX_FINISH_CANCEL = 4
     FTX_FINISH_ERROR = 5
     FTX_FINISH_DEADLINE = 6
+    FTX_FINISH_NAN = 7
 
 
 class FtxError(Structure):

@@ -30,7 +30,7 @@ class Text:
 
     text: str  # UTF-8, nothing of an end token
     ids: List[int]  # the new tokens; an end token is the last one
-    finish: str  # "end", "length", "stop", "cancel" or "deadline"
+    finish: str  # "end", "length", "stop", "cancel", "deadline", or "nan": its logits were not finite numbers
     prompt_tokens: int  # tokens of the prompt or source that the model has read
     seed: int  # of the request: with the same settings it gives the same text again
     sample: int = 0  # which sample of the request

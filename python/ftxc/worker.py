@@ -43,7 +43,7 @@ class Event:
 
 
 def finish_name(value):
-    """None while a sequence runs, else "end", "length", "stop", "cancel", "error" or "deadline"."""
+    """None while a sequence runs, else "end", "length", "stop", "cancel", "error", "deadline" or "nan"."""
     return _abi.Finish(value).name[len("FTX_FINISH_"):].lower() if value else None
 
 

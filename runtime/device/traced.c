@@ -97,6 +97,14 @@ static FtxStatus traced_keep(Session *s, uint32_t kept, uint32_t page, bool back
     return called(t, e, t->traced->keep(t->session, kept, page, back, err));
 }
 
+static FtxStatus traced_wipe(Session *s, uint32_t page, FtxError *err)
+{
+    Trace *t = of(s);
+    const TraceEvent e = {.name = "wipe a KV page", .from = trace_now()};
+
+    return called(t, e, t->traced->wipe(t->session, page, err));
+}
+
 static FtxStatus traced_run(Session *s, uint32_t program, int T, int S, int times, FtxError *err)
 {
     Trace *t = of(s);
@@ -154,6 +162,7 @@ FtxStatus trace_enter(Trace *t, const DeviceApi *api, Session *s, FtxError *err)
     }
     if (api->keep)
         t->api.keep = traced_keep;
+    t->api.wipe = traced_wipe;
     t->api.run = traced_run;
     t->api.wait = traced_wait;
     if (api->check)

@@ -92,6 +92,7 @@ typedef struct Request {
     void *user;
     RequestState state;
     bool cancelled, wants_logits, has_logits, wants_logprob;
+    bool not_finite;    /* its logits were not finite numbers: it ends, and its pages are wiped */
     int prompt;         /* tokens of the prompt */
     int limit;          /* most tokens, prompt and new */
     int fed;            /* tokens sent to the device */
@@ -445,6 +446,8 @@ int grow_room(const FtxEngine *e, const Request *r);       /* tokens that a requ
 /* Gives pages to the requests that grow. Where there are none, *short_of: between flights (may_preempt) some requests
  * wait again. */
 FtxStatus grow_all(FtxEngine *e, bool may_preempt, bool *short_of, FtxError *err);
+/* r ends with numbers that are not finite: pages that it alone uses are known no more, and get zeros. */
+FtxStatus grow_wipe(FtxEngine *e, const Request *r, FtxError *err);
 
 /* swap.c */
 uint32_t swap_count(const FtxModel *model, uint64_t bytes, uint32_t most); /* pages in so much memory of the host */

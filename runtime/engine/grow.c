@@ -146,3 +146,19 @@ FtxStatus grow_all(FtxEngine *e, bool may_preempt, bool *short_of, FtxError *err
     }
     return s;
 }
+
+FtxStatus grow_wipe(FtxEngine *e, const Request *r, FtxError *err)
+{
+    FtxStatus s = FTX_OK;
+
+    for (uint32_t i = 0; i < r->n_pages && !s; i++) {
+        const int32_t page = r->pages[i];
+
+        if (e->pages.users[page] > 1)
+            continue;
+        if (e->pages.prefix)
+            prefix_drop(e->pages.prefix, page);
+        s = e->api->wipe(e->session, (uint32_t)page, err);
+    }
+    return s;
+}

@@ -77,17 +77,24 @@ void prefix_wake(Prefix *p, int32_t page)
     p->idle--;
 }
 
-int32_t prefix_forget(Prefix *p)
+void prefix_drop(Prefix *p, int32_t page)
 {
-    const uint32_t self = p->oldest;
-    const int32_t page = (int32_t)self - 1;
-    uint32_t *link;
+    uint32_t *link = bucket_of(p, &p->page[page].key);
 
-    assert(self);
-    prefix_wake(p, page);
-    for (link = bucket_of(p, &p->page[page].key); *link != self;)
+    if (!p->page[page].known)
+        return;
+    while (*link != (uint32_t)page + 1)
         link = &p->page[*link - 1].next;
     *link = p->page[page].next;
     p->page[page].known = false;
+}
+
+int32_t prefix_forget(Prefix *p)
+{
+    const int32_t page = (int32_t)p->oldest - 1;
+
+    assert(page >= 0);
+    prefix_wake(p, page);
+    prefix_drop(p, page);
     return page;
 }

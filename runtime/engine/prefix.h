@@ -41,5 +41,6 @@ void prefix_keep(Prefix *p, int32_t page, const Hash128 *key, const int32_t *ids
 void prefix_rest(Prefix *p, int32_t page); /* a known page has lost its last user: it is idle */
 void prefix_wake(Prefix *p, int32_t page); /* an idle page has a user again */
 int32_t prefix_forget(Prefix *p);          /* the page that has been idle longest, which is known no more */
+void prefix_drop(Prefix *p, int32_t page); /* a page in use is known no more, if it was */
 
 #endif

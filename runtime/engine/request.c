@@ -465,7 +465,7 @@ FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *
         s = check_states(e->facts, q, err);
     memset(&r->stream.decoder, 0, sizeof r->stream.decoder);
     r->stream.bytes = r->stream.out = r->stream.searched = r->stream.n_stops = 0;
-    r->cancelled = r->has_logits = false;
+    r->cancelled = r->has_logits = r->not_finite = false;
     r->fed = 0;
     r->keys = 0;
     r->preemptions = r->cached = 0;

@@ -10,6 +10,7 @@
 enum {
     OUTPUT_WEIGHT = 2, /* a new token counts as two of a prompt (VTC) */
     NO_TOKEN = -1,     /* FtxOut.token, landed: a mask allows none */
+    NOT_FINITE = -2,   /* the same: logits that are not finite numbers */
 };
 
 static bool has_come(const FtxOut *o, int length)
@@ -44,15 +45,24 @@ static FtxStatus await_result(FtxEngine *e, const Flight *f, const Request *r, c
         return s;
     if (!has_come(o, length))
         return ftx_fail(err, FTX_EDEVICE, "no result for token %d of a sequence: the device has lost a step", length);
-    if (o->token < 0 || o->token >= (int)e->facts->vocab || isnan(o->logprob)) {
-        s = e->api->wait(e->session, err); /* a rank that has failed leaves logits that are not finite */
-        if (s)
-            return s;
-        return ftx_fail(err, FTX_EDEVICE,
-                        "request %llu: token %d was sampled at position %d, from logits that are not finite numbers "
-                        "(FTX_NAN=1 finds where)",
-                        (unsigned long long)r->id, o->token, length);
-    }
+    if (o->token >= (int)e->facts->vocab)
+        return ftx_fail(err, FTX_EDEVICE, "request %llu: the device chose token %d at position %d, of %u tokens",
+                        (unsigned long long)r->id, o->token, length, e->facts->vocab);
+    return FTX_OK;
+}
+
+/* The logits of a row were not finite numbers. The request ends; its pages are wiped then. */
+static FtxStatus land_nan(FtxEngine *e, Request *r, int length, FtxError *err)
+{
+    const char *const words = "request %llu: logits at position %d that are not finite numbers (FTX_NAN=1 finds where)";
+    const FtxStatus s = e->api->wait(e->session, err); /* a rank that has failed leaves such logits, too */
+
+    if (s)
+        return s;
+    if (e->facts->sources) /* what other sources read is not only in pages */
+        return ftx_fail(err, FTX_EDEVICE, words, (unsigned long long)r->id, length);
+    model_log(e->model, 1, words, (unsigned long long)r->id, length);
+    r->not_finite = true;
     return FTX_OK;
 }
 
@@ -109,23 +119,33 @@ static FtxStatus land_row(FtxEngine *e, const Flight *f, int i, FtxError *err)
     if (s)
         return s;
     e->landed[i] = *from;
+    if (from->token < 0 || isnan(from->logprob)) {
+        e->landed[i].token = NOT_FINITE;
+        s = land_nan(e, r, length, err);
+    }
     r->fed = r->length = length;
     r->unread = false;
+    if (s)
+        return s;
     reuse_landed(e, r, length);
     return r->wants_logits && length == r->prompt ? keep_logits(e, r, i, err) : FTX_OK;
 }
 
 /* The rows whose tokens the host chooses. Their requests' lengths are without the new token. */
+static bool is_drawn(const FtxEngine *e, const Flight *f, int i)
+{
+    const Row *w = &f->row[i];
+
+    return w->request && w->emit && !w->lane && w->request->on_host && e->landed[i].token != NOT_FINITE;
+}
+
 static FtxStatus draw_flight(FtxEngine *e, const Flight *f, FtxError *err)
 {
     int n = 0;
 
-    for (int i = 0; i < f->rows; i++) {
-        const Row *w = &f->row[i];
-
-        if (w->request && w->emit && !w->lane && w->request->on_host)
-            e->draw.item[n++] = (DrawItem){.request = w->request, .row = i, .out = &e->landed[i]};
-    }
+    for (int i = 0; i < f->rows; i++)
+        if (is_drawn(e, f, i))
+            e->draw.item[n++] = (DrawItem){.request = f->row[i].request, .row = i, .out = &e->landed[i]};
     return n ? draw_rows(e, n, err) : FTX_OK;
 }
 
@@ -140,8 +160,8 @@ static FtxStatus keep_token(FtxEngine *e, const Flight *f, int i, double log_sum
 
     if (r->beam.width)
         return FTX_OK;
-    r->ids[length] = o->token == NO_TOKEN ? 0 : is_forced(r, o) ? r->forced_eos : o->token; /* 0: a ghost reads it */
-    if (!engine_reads_logits(r) || !(r->top || r->wants_logprob) || o->token == NO_TOKEN)
+    r->ids[length] = o->token < 0 ? 0 : is_forced(r, o) ? r->forced_eos : o->token; /* 0: a ghost reads it */
+    if (!engine_reads_logits(r) || !(r->top || r->wants_logprob) || o->token < 0)
         return FTX_OK;
     if (!r->on_host) {
         s = read_row(e, i, err);
@@ -189,7 +209,7 @@ FtxStatus take_land(FtxEngine *e, const Flight *f, FtxError *err)
         const Row *w = &f->row[i];
 
         if (w->request && !w->lane && w->emit)
-            s = keep_token(e, f, i, w->request->on_host ? e->draw.item[drawn++].log_sum : 0.0, err);
+            s = keep_token(e, f, i, is_drawn(e, f, i) ? e->draw.item[drawn++].log_sum : 0.0, err);
     }
     return s;
 }
@@ -207,6 +227,8 @@ static FtxFinish finish_of(const Request *r, const FtxOut *o)
 {
     if (o->token == NO_TOKEN)
         return FTX_FINISH_STOP;
+    if (o->token == NOT_FINITE)
+        return FTX_FINISH_NAN;
     if (o->finish == 1 || is_forced(r, o))
         return FTX_FINISH_END;
     return o->finish == 2 || r->length >= r->limit ? FTX_FINISH_LENGTH : FTX_RUNNING;
@@ -220,6 +242,18 @@ bool take_ends(const FtxEngine *e, const Flight *f)
     return false;
 }
 
+static FtxStatus end_text(FtxEngine *e, Request *r, FtxError *err)
+{
+    FtxStatus s = FTX_OK;
+
+    if (r->not_finite)
+        s = grow_wipe(e, r, err);
+    else
+        grow_learn(e, r);
+    submit_end_running(e, r);
+    return s;
+}
+
 /* A beam search has no event before its end. */
 static FtxStatus tell_group(FtxEngine *e, Request *r, const FtxOut *o, Events *v, FtxError *err)
 {
@@ -227,15 +261,17 @@ static FtxStatus tell_group(FtxEngine *e, Request *r, const FtxOut *o, Events *v
     FtxStatus s;
 
     fair_serve(&e->fair, r->fair_entry, OUTPUT_WEIGHT * (uint64_t)r->beam.width);
+    if (o->token == NOT_FINITE) {
+        submit_add_event(v, r)->finish = FTX_FINISH_NAN;
+        return end_text(e, r, err);
+    }
     if (o->finish == 0 && r->length < r->limit)
         return FTX_OK;
     r->first = engine_now(); /* all tokens come at once */
     event = submit_add_event(v, r);
     s = beams_finish(e, r, event, err);
     e->stats.new_tokens += r->n_found ? r->found[0].count : 0;
-    if (!s)
-        submit_end_running(e, r);
-    return s;
+    return s ? s : end_text(e, r, err);
 }
 
 static void add_token(FtxEngine *e, Request *r, int i, FtxEvent *event)
@@ -261,20 +297,18 @@ static FtxStatus tell_row(FtxEngine *e, const Flight *f, int i, Events *v, FtxEr
     r->first = r->first > 0.0 || o->token < 0 ? r->first : engine_now();
     event = submit_add_event(v, r);
     states_tell(e, f, i, event, v);
-    if (o->token != NO_TOKEN)
+    if (o->token >= 0)
         add_token(e, r, i, event);
     event->finish = finish_of(r, o);
     /* An end id is not text. */
     s = stream_token(&r->stream, e->model->tokenizer,
-                     o->token == NO_TOKEN || event->finish == FTX_FINISH_END ? -1 : event->token,
+                     o->token < 0 || event->finish == FTX_FINISH_END ? -1 : event->token,
                      event->finish != FTX_RUNNING, &event->text, &event->text_bytes, &stopped, err);
     if (stopped)
         event->finish = FTX_FINISH_STOP;
-    if (!s && event->finish != FTX_RUNNING) {
-        grow_learn(e, r);
-        submit_end_running(e, r);
-    }
-    return s;
+    if (s || event->finish == FTX_RUNNING)
+        return s;
+    return end_text(e, r, err);
 }
 
 FtxStatus take_tell(FtxEngine *e, Flight *f, Events *v, FtxError *err)

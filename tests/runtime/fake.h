@@ -36,7 +36,10 @@ typedef struct FakeDevice {
     bool fail_late;             /* the failure shows in wait, not in run */
     bool lose_results;          /* runs leave OUT alone */
     int32_t token;              /* results have it in place of theirs; 0: theirs */
-    bool not_finite;            /* logits are NaN: results have no log-probability */
+    uint32_t nan_seed;          /* keys of requests with this seed are NaN from position nan_at on; 0: none */
+    int nan_at;
+    int wipes;                  /* of KV pages */
+    int wipes_until_failure;    /* that one fails; 0: none */
     FtxStatus trace;            /* of DeviceApi.trace */
     Trace *traced;              /* what it was given last */
     bool hold;                  /* no run ends while it is set; atomic */

@@ -177,7 +177,7 @@ FtxStatus fake_model(FakeArtifact *f, const FtxOptions *o, FtxModel **model, Ftx
 
 /* --- device ----------------------------------------------------------------------------------------- */
 
-typedef enum CommandKind { COMMAND_UPLOAD, COMMAND_WRITE, COMMAND_RUN, COMMAND_KEEP, COMMAND_END } CommandKind;
+typedef enum CommandKind { COMMAND_UPLOAD, COMMAND_WRITE, COMMAND_RUN, COMMAND_KEEP, COMMAND_WIPE, COMMAND_END } CommandKind;
 
 typedef struct Command {
     CommandKind kind;
@@ -186,11 +186,17 @@ typedef struct Command {
     int named; /* of a write */
     int T, S;
     bool fails, back;
-    uint32_t kept, page; /* of a copy of a KV page */
+    uint32_t kept, page; /* of a copy of a KV page; `page`: of one that is wiped, too */
     const char *data;    /* of a write: in the queue's buffers once it is enqueued */
 } Command;
 
-enum { QUEUE = 64, MOST_CONTEXT = 65536, WRITE_BYTES = 65536, DECODED = 1 << 30 /* in a key: a decode row wrote it */ };
+enum {
+    QUEUE = 64,
+    MOST_CONTEXT = 65536,
+    WRITE_BYTES = 65536,
+    DECODED = 1 << 30,   /* in a key: a decode row wrote it */
+    NOT_FINITE = 1 << 29 /* in a key: it is NaN */
+};
 
 struct Device {
     Memory memory;
@@ -354,6 +360,12 @@ static void check_early_reads(Session *s, const Command *c)
                        "row %d reads position %d, which token %d of the same step writes", i, p, t);
 }
 
+/* The mark of a key at `pos` of a row with these parameters. */
+static int32_t not_finite(const FtxParams *p, int pos)
+{
+    return fake.nan_seed && p->seed_low == fake.nan_seed && pos >= fake.nan_at ? NOT_FINITE : 0;
+}
+
 static void run_row(Session *s, int i)
 {
     const FtxFacts *f = s->device->artifact->facts;
@@ -369,11 +381,11 @@ static void run_row(Session *s, int i)
     int32_t *history = (int32_t *)named_state(s, FTX_NAMED_history) + (size_t)r->slot * f->context;
     const int32_t decoded = by_role(s) && is_decode(s, i) ? DECODED : 0;
     int32_t ids[MOST_CONTEXT], next;
-    int finish = 0;
+    int finish = 0, nan = 0;
 
     fake.params = *p;
     for (int k = 0; k < r->q_len; k++)
-        *cache(s, r->slot, token[k].pos) = (history[token[k].pos] = token[k].id) | decoded;
+        *cache(s, r->slot, token[k].pos) = (history[token[k].pos] = token[k].id) | decoded | not_finite(p, token[k].pos);
     if (!(r->emit || p->logits || f->states) || r->done)
         return;
     for (int k = 0; k < n; k++) {
@@ -381,7 +393,8 @@ static void run_row(Session *s, int i)
         EXPECT(!by_role(s) || fake.made_up || (ids[k] & DECODED) == (k < r->prompt ? 0 : DECODED),
                "row %d: the key at %d of %d was written by a %s row", i, k, r->prompt,
                ids[k] & DECODED ? "decode" : "prompt");
-        ids[k] &= ~DECODED;
+        nan |= ids[k] & NOT_FINITE;
+        ids[k] &= ~(DECODED | NOT_FINITE);
         EXPECT(fake.made_up || history[k] == ids[k], "row %d: the history of slot %d has %d at %d, its pages %d", i,
                r->slot, history[k], k, ids[k]);
     }
@@ -393,6 +406,8 @@ static void run_row(Session *s, int i)
         logits[v] = fake_logit(ids, n, v);
     if (!r->emit)
         return;
+    for (int k = n; k % (int)f->kv_block; k++) /* kernels multiply these by zero */
+        nan |= *cache(s, r->slot, k) & NOT_FINITE;
     next = fake_next(ids, n,
                      fake_words(fake_seed((uint64_t)p->seed_high << 32 | p->seed_low, p->sample), words, p->n_words),
                      f->vocab, ends, p->n_ends, p->min_length);
@@ -403,7 +418,7 @@ static void run_row(Session *s, int i)
             finish = 1;
     if (!fake.lose_results) {
         out->token = fake.token ? fake.token : next;
-        out->logprob = fake.not_finite ? NAN : -(float)next;
+        out->logprob = nan ? NAN : -(float)next;
         out->finish = finish;
         __atomic_store_n(&out->length, n, __ATOMIC_RELEASE);
     }
@@ -447,6 +462,10 @@ static void do_command(Session *s, const Command *c)
         memcpy(c->back ? in : out, c->back ? out : in, block * sizeof *in);
         if (c->back) /* nobody may read it again; a page of the cache may still be found */
             memset(out, 0x55, block * sizeof *out);
+    } else if (c->kind == COMMAND_WIPE) {
+        const uint32_t block = s->device->artifact->facts->kv_block;
+
+        memset(s->kv + (size_t)c->page * block, 0, block * sizeof *s->kv);
     } else if (c->kind == COMMAND_RUN && !s->failed) {
         do_run(s, c);
     }
@@ -717,6 +736,16 @@ static FtxStatus fake_keep(Session *s, uint32_t kept, uint32_t page, bool back, 
     return FTX_OK;
 }
 
+static FtxStatus fake_wipe(Session *s, uint32_t page, FtxError *err)
+{
+    EXPECT(page < s->pages, "%u", page);
+    if (fake.wipes_until_failure && --fake.wipes_until_failure == 0)
+        return ftx_fail(err, FTX_EDEVICE, "the fake wipe has failed");
+    fake.wipes++;
+    put(s, &(Command){.kind = COMMAND_WIPE, .page = page});
+    return FTX_OK;
+}
+
 static FtxStatus fake_profile(Session *s, bool on, const FtxProfile **rows, size_t *n, FtxError *err)
 {
     (void)s, (void)on, (void)err;
@@ -757,8 +786,8 @@ static FtxStatus fake_trace(Session *s, Trace *t, FtxError *err)
         .name = "fake", .open = fake_open, .close = fake_close, .describe = fake_describe, .tell = fake_tell, \
         .session_open = fake_session_open, .session_close = fake_session_close, .io = fake_io, .out = fake_out, \
         .upload = fake_upload, .settle = fake_settle, .write = fake_write, .read = fake_read, .run = fake_run, \
-        .keep_open = fake_keep_open, .keep = fake_keep, .wait = fake_wait, .check = fake_check, \
-        .asynchronous = is_asynchronous, .profile = fake_profile, .time = fake_time, .trace = fake_trace, \
+        .keep_open = fake_keep_open, .keep = fake_keep, .wipe = fake_wipe, .wait = fake_wait, \
+        .check = fake_check, .asynchronous = is_asynchronous, .profile = fake_profile, .time = fake_time, .trace = fake_trace, \
     }
 
 const DeviceApi fake_device = TABLE(false);

@@ -15,7 +15,7 @@ typedef struct Slot { /* a request that is under way, and the texts of its sampl
 
 static uint64_t dice_state;
 static Slot slot[SLOTS];
-static uint64_t finishes[FTX_FINISH_DEADLINE + 1];
+static uint64_t finishes[FTX_FINISH_NAN + 1];
 
 static unsigned dice(unsigned sides)
 {

@@ -433,6 +433,18 @@ static FtxStatus cpu_keep(Session *s, uint32_t kept, uint32_t page, bool back, F
     return FTX_OK;
 }
 
+static FtxStatus cpu_wipe(Session *s, uint32_t page, FtxError *err)
+{
+    const Device *d = s->device;
+    CachePart part;
+
+    if (page >= s->pages)
+        return ftx_fail(err, FTX_EINVAL, "page %u of %u is to be wiped", page, s->pages);
+    for (uint32_t i = 0; cache_part(d->artifact, d->plan, s->pages, page, i, &part); i++)
+        memset(s->space[FTX_SPACE_PAGES] + part.at, 0, part.bytes);
+    return FTX_OK;
+}
+
 /* --- running ----------------------------------------------------------------------------------- */
 
 static void run_launch(const Session *s, const Prepared *l, int share, int shares)
@@ -611,6 +623,7 @@ const DeviceApi device_cpu = {
     .read = cpu_read,
     .keep_open = cpu_keep_open,
     .keep = cpu_keep,
+    .wipe = cpu_wipe,
     .run = cpu_run,
     .wait = cpu_wait,
     .asynchronous = false,

@@ -495,6 +495,7 @@ const DeviceApi device_cuda = {
     .clear = cuda_session_clear,
     .keep_open = cuda_session_keep_open,
     .keep = cuda_session_keep,
+    .wipe = cuda_session_wipe,
     .run = cuda_program_run,
     .wait = cuda_session_wait,
     .asynchronous = true,

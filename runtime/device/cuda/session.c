@@ -517,6 +517,24 @@ FtxStatus cuda_session_keep(Session *s, uint32_t kept, uint32_t page, bool back,
     return status;
 }
 
+FtxStatus cuda_session_wipe(Session *s, uint32_t page, FtxError *err)
+{
+    const Device *d = s->device;
+    FtxStatus status;
+    CachePart part;
+
+    if (page >= s->pages)
+        return ftx_fail(err, FTX_EINVAL, "page %u of %u is to be wiped", page, s->pages);
+    status = cuda_enter(d, err);
+    if (status)
+        return status;
+    for (uint32_t i = 0; !status && cache_part(d->artifact, d->plan, s->pages, page, i, &part); i++)
+        status = cuda_check(d->cu, d->cu->cuMemsetD8Async(s->kv + part.at, 0, part.bytes, s->stream), err,
+                            "wiping a KV page");
+    cuda_leave(d);
+    return status;
+}
+
 /* --- memory of the caller on the GPU ---------------------------------------------------------------- */
 
 FtxStatus cuda_session_owns(Session *s, const char *field, const void *p, FtxError *err)

@@ -48,7 +48,7 @@ typedef FtxStatus RankCall(Session *s, int rank, const Call *c, FtxError *err);
 struct Call {
     RankCall *run;
     size_t bytes;
-    uint32_t program;
+    uint32_t program, page;
     int T, S, times;
     double *us;
     int named;
@@ -588,6 +588,16 @@ static FtxStatus group_write(Session *s, int named, size_t offset, const void *p
     return on_all(s, &(Call){.run = rank_write, .named = named, .offset = offset, .from = p, .bytes = bytes}, err);
 }
 
+static FtxStatus rank_wipe(Session *s, int rank, const Call *c, FtxError *err)
+{
+    return s->device->api[rank]->wipe(s->rank[rank].session, c->page, err);
+}
+
+static FtxStatus group_wipe(Session *s, uint32_t page, FtxError *err)
+{
+    return on_all(s, &(Call){.run = rank_wipe, .page = page}, err);
+}
+
 /* Rank 0's results are taken while the programs run. The first rank that has waited in vain says so: rank 0 may notice later, or
  * not at all if it is the one that was waited for. */
 static FtxStatus group_check(Session *s, FtxError *err)
@@ -626,8 +636,8 @@ static FtxStatus group_trace(Session *s, Trace *t, FtxError *err)
     { \
         .name = #kind, .open = group_open_##kind, .close = group_close, .describe = group_describe, \
         .session_open = group_session_open, .session_close = group_session_close, .io = group_io, .out = group_out, \
-        .upload = group_upload, .settle = group_settle, .write = group_write, .read = group_read, .run = group_run, \
-        .wait = group_wait, .check = group_check, .asynchronous = (is_asynchronous), .profile = group_profile, \
+        .upload = group_upload, .settle = group_settle, .write = group_write, .read = group_read, .wipe = group_wipe, \
+        .run = group_run, .wait = group_wait, .check = group_check, .asynchronous = (is_asynchronous), .profile = group_profile, \
         .time = group_time, .trace = group_trace \
     }
 

@@ -147,6 +147,13 @@ static FtxStatus remote_write(Session *s, int named, size_t offset, const void *
                        &a, err);
 }
 
+static FtxStatus remote_wipe(Session *s, uint32_t page, FtxError *err)
+{
+    RemoteAnswer a;
+
+    return call_remote(s->device, (RemoteCall){.op = REMOTE_WIPE, .program = page}, NULL, &a, err);
+}
+
 static FtxStatus remote_program(Session *s, uint32_t program, int T, int S, int times, FtxError *err)
 {
     RemoteAnswer a;
@@ -194,6 +201,7 @@ const DeviceApi device_remote = {
     .upload = remote_upload,
     .settle = remote_settle,
     .write = remote_write,
+    .wipe = remote_wipe,
     .run = remote_program,
     .wait = remote_wait,
     .time = remote_time,
@@ -245,6 +253,7 @@ static FtxStatus obey(Remote *r, const RemoteCall *c, RemoteAnswer *a, FtxError 
         return FTX_OK;
     case REMOTE_UPLOAD: return take_step(r, c->bytes, err);
     case REMOTE_WRITE: return inner->write(r->session, c->named, c->offset, r->bytes, c->bytes, err);
+    case REMOTE_WIPE: return inner->wipe(r->session, c->program, err);
     case REMOTE_RUN: return inner->run(r->session, c->program, c->T, c->S, c->times, err);
     case REMOTE_TIME: return inner->time(r->session, c->program, c->T, c->S, 1, &a->us, err);
     case REMOTE_WAIT: return inner->wait(r->session, err);

@@ -16,6 +16,7 @@ typedef enum RemoteOp {
     REMOTE_TIME,
     REMOTE_WAIT, /* until all that it runs is done */
     REMOTE_END,  /* the model is closed; no answer */
+    REMOTE_WIPE, /* page `program` */
 } RemoteOp;
 
 typedef struct RemoteCall {

@@ -1,0 +1,201 @@
+/* test_nan.c - logits that are not finite numbers: their request ends, the others do not notice, and what it has left in the KV
+ * cache harms nobody. Engine on the fake device, whose kernels look behind a sequence's last position as those of GPUs do. */
+#include "jobs.h"
+
+enum { JOBS = 6 };
+
+/* Tokens of a request whose keys are NaN from position `at` on: the token there is read by the step after it came. */
+static int tokens_before(const Job *j, int at)
+{
+    const int n = at - (int)j->request.ids_count;
+
+    return n < 0 ? 0 : n + 1;
+}
+
+static void make_jobs(const Bed *b, Job *job, int prompt)
+{
+    for (int i = 0; i < JOBS; i++) {
+        make_job(&job[i], prompt + i, (uint64_t)i + 1);
+        job[i].request.max_new = 24;
+        expect(b, &job[i]);
+    }
+}
+
+static void submit_all(Bed *b, Job *job)
+{
+    for (int i = 0; i < JOBS; i++)
+        submit(b, &job[i]);
+}
+
+/* One of six requests, in its prompt, at its end and later; then the same six again, without a fault. */
+static void test_one_of_six(void **state)
+{
+    (void)state;
+    for (int turn = 0; turn < 2 * 2 * 3; turn++) {
+        const bool asynchronous = turn % 2, prefix = turn / 2 % 2;
+        const int prompt = 7, at = (int[]){2, 7 + 2, 7 + 2 + 9}[turn / 4];
+        const FtxOptions o = {.size = sizeof o, .prefix_cache = prefix};
+        FakeSizes sizes = fake_sizes();
+        Job job[JOBS];
+        FtxError err;
+        Bed b;
+
+        reset_fake(asynchronous, asynchronous ? 50 : 0);
+        sizes.n_ends = 0;
+        b.sizes = sizes;
+        fake_artifact(&b.artifact, &sizes);
+        assert_int_equal(fake_model(&b.artifact, NULL, &b.model, &err), FTX_OK);
+        assert_int_equal(ftx_engine_open(b.model, &o, &b.engine, &err), FTX_OK);
+        fake.nan_seed = 3;
+        fake.nan_at = at;
+        make_jobs(&b, job, prompt);
+        submit_all(&b, job);
+        run(&b);
+        for (int i = 0; i < JOBS; i++) {
+            if (job[i].request.seed != 3) {
+                compare(&job[i]);
+                continue;
+            }
+            assert_true(job[i].ended);
+            assert_int_equal(job[i].finish, FTX_FINISH_NAN);
+            assert_int_equal(job[i].n_got, tokens_before(&job[i], at));
+            assert_memory_equal(job[i].got, job[i].expected, (size_t)job[i].n_got * sizeof *job[i].got);
+        }
+        assert_true(fake.wipes > 0);
+        assert_false(ftx_engine_busy(b.engine));
+        assert_int_equal(b.engine->pages.n, b.engine->pages.all);
+
+        fake.nan_seed = 0;
+        fake.wipes = 0;
+        for (int again = 0; again < 3; again++) { /* pages in another order, too */
+            make_jobs(&b, job, prompt);
+            submit_all(&b, job);
+            run(&b);
+            for (int i = 0; i < JOBS; i++)
+                compare(&job[i]);
+        }
+        assert_int_equal(fake.wipes, 0);
+        close_bed(&b);
+    }
+}
+
+/* Samples share the pages of their prompt: all of them end, and the last one wipes these. */
+static void test_samples(void **state)
+{
+    FakeSizes sizes = fake_sizes();
+    FtxEvent ev[64] = {FTX_EVENT_INIT};
+    int ended = 0;
+    FtxError err;
+    Job j, after;
+    size_t n;
+    Bed b;
+
+    (void)state;
+    reset_fake(true, 0);
+    sizes.n_ends = 0;
+    open_bed(&b, &sizes);
+    fake.nan_seed = 3;
+    fake.nan_at = 1;
+    make_job(&j, 9, 3);
+    j.request.samples = 3;
+    j.request.temperature = 1.0f;
+    submit(&b, &j);
+    while (ftx_engine_busy(b.engine)) {
+        assert_int_equal(ftx_engine_step(b.engine, ev, 64, &n, &err), FTX_OK);
+        for (size_t i = 0; i < n; i++) {
+            assert_int_equal(ev[i].finish, FTX_FINISH_NAN);
+            assert_int_equal(ev[i].token, -1);
+            ended++;
+        }
+    }
+    assert_int_equal(ended, 3);
+    fake.nan_seed = 0;
+    make_job(&after, 9, 4);
+    after.request.max_new = 20;
+    expect(&b, &after);
+    submit(&b, &after);
+    run(&b);
+    compare(&after);
+    assert_idle(b.engine);
+    close_bed(&b);
+}
+
+/* Tokens that the host chooses: of such logits it chooses none. */
+static bool allow_all(void *user, int sample, const int32_t *ids, size_t n, uint32_t *bits)
+{
+    (void)user, (void)sample, (void)ids, (void)n;
+    memset(bits, 0xff, 8);
+    return true;
+}
+
+static void test_masked(void **state)
+{
+    FakeSizes sizes = fake_sizes();
+    Job job[2];
+    Bed b;
+
+    (void)state;
+    reset_fake(false, 0);
+    sizes.n_ends = 0;
+    open_bed(&b, &sizes);
+    fake.nan_seed = 3;
+    fake.nan_at = 6;
+    for (int i = 0; i < 2; i++) {
+        make_job(&job[i], 5, i ? 3 : 1);
+        job[i].request.max_new = 8;
+        job[i].request.mask = i ? allow_all : NULL;
+        expect(&b, &job[i]);
+        submit(&b, &job[i]);
+    }
+    run(&b);
+    compare(&job[0]);
+    assert_int_equal(job[1].finish, FTX_FINISH_NAN);
+    assert_int_equal(job[1].n_got, tokens_before(&job[1], 6));
+    assert_idle(b.engine);
+    close_bed(&b);
+}
+
+/* Where the page cannot be wiped, or a source's keys would stay, the engine ends. */
+static void test_cannot(void **state)
+{
+    static const char *const words[] = {"the fake wipe has failed",
+                                        "request 1: logits at position 10 that are not finite numbers (FTX_NAN=1 finds "
+                                        "where)"};
+
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        FakeSizes sizes = fake_sizes();
+        FtxEvent ev[64] = {FTX_EVENT_INIT};
+        FtxError err = {FTX_OK, ""};
+        FtxStatus s = FTX_OK;
+        Job j;
+        size_t n;
+        Bed b;
+
+        reset_fake(false, 0);
+        open_bed(&b, &sizes);
+        fake.nan_seed = 3;
+        fake.nan_at = 9;
+        fake.wipes_until_failure = kind == 0;
+        make_job(&j, 5, 3);
+        submit(&b, &j);
+        for (int i = 0; !s && i < 20; i++) {
+            b.artifact.facts.sources = (uint32_t)kind * (i > 2); /* when its decode steps go on */
+            s = ftx_engine_step(b.engine, ev, 64, &n, &err);
+        }
+        b.artifact.facts.sources = 0;
+        assert_int_equal(s, FTX_EDEVICE);
+        assert_string_equal(err.text, words[kind]);
+        assert_int_equal(n, 1);
+        assert_int_equal(ftx_engine_step(b.engine, ev, 64, &n, &err), FTX_EDEVICE);
+        close_bed(&b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_of_six), cmocka_unit_test(test_samples),
+                                       cmocka_unit_test(test_masked), cmocka_unit_test(test_cannot)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
