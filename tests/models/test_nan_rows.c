@@ -117,7 +117,7 @@ static void submit(const FtxModel *m, FtxEngine *e, Case *c, bool unsound, int b
 /* What each gives alone. */
 static void run_alone(void)
 {
-    FtxModel *m = golden_open(temp_folder, "nan-sound", "");
+    FtxModel *m = golden_open(temp_folder, "nan-sound", "-D precision.sums=fixed");
     FtxEngine *e = golden_engine(m);
 
     for (int i = 0; i < REQUESTS; i++) {
@@ -161,7 +161,7 @@ static void run_spoiled(const char *define, const char *name)
 static void test_one_device(void **state)
 {
     (void)state;
-    run_spoiled("", "nan");
+    run_spoiled("-D precision.sums=fixed", "nan");
 }
 
 static void test_two_ranks(void **state)
@@ -169,7 +169,7 @@ static void test_two_ranks(void **state)
     (void)state;
     if (golden_on_cuda())
         skip();
-    run_spoiled("-D parallel=2", "nan-2");
+    run_spoiled("-D precision.sums=fixed -D parallel=2", "nan-2");
 }
 
 int main(void)
