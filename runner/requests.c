@@ -265,7 +265,11 @@ static json_t *error_of(FtxFinish finish)
 {
     const bool failed = finish == FTX_FINISH_ERROR, nan = finish == FTX_FINISH_NAN;
 
-    return json_pack("{ss ss}", "code", failed ? "device_failed" : nan ? "not_finite" : "batch_cancelled", "message",
+    return json_pack("{ss ss}", "code",
+                     failed ? "device_failed"
+                     : nan  ? "not_finite"
+                            : "batch_cancelled",
+                     "message",
                      failed ? "the device has failed"
                      : nan  ? "the logits are not finite numbers"
                             : "the run was stopped");
@@ -282,10 +286,10 @@ void requests_print(const LineRequest *l, size_t number, const FtxModelInfo *inf
                                   "type", "invalid_request_error")
            : stopped  ? NULL
                       : body_of(l, info, a);
-    runner_json_print(json_pack(
-        "{ss ss? so so}", "id", id, "custom_id", l->id, "response",
-        body ? json_pack("{si so}", "status_code", a->refusal ? 400 : 200, "body", body) : json_null(), "error",
-        stopped && !a->refusal ? error_of(a->finish) : json_null()));
+    runner_json_print(
+        json_pack("{ss ss? so so}", "id", id, "custom_id", l->id, "response",
+                  body ? json_pack("{si so}", "status_code", a->refusal ? 400 : 200, "body", body) : json_null(),
+                  "error", stopped && !a->refusal ? error_of(a->finish) : json_null()));
 }
 
 void requests_print_piece(const LineRequest *l, size_t number, const FtxModelInfo *info, const LineAnswer *piece)

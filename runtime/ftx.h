@@ -450,10 +450,10 @@ static inline FtxRequest ftx_request_default(const FtxModel *model)
 
 typedef enum FtxFinish {
     FTX_RUNNING = 0,
-    FTX_FINISH_END,     /* an end id */
-    FTX_FINISH_LENGTH,  /* max_new, or the context is full */
-    FTX_FINISH_STOP,    /* a stop string */
-    FTX_FINISH_CANCEL,  /* ftx_engine_cancel */
+    FTX_FINISH_END,      /* an end id */
+    FTX_FINISH_LENGTH,   /* max_new, or the context is full */
+    FTX_FINISH_STOP,     /* a stop string */
+    FTX_FINISH_CANCEL,   /* ftx_engine_cancel */
     FTX_FINISH_ERROR,    /* the device failed; the engine can only be closed */
     FTX_FINISH_DEADLINE, /* FtxRequest.deadline_ms has passed */
     FTX_FINISH_NAN       /* the request's logits were not finite numbers; others go on (FTX_NAN=1 finds where) */

@@ -302,8 +302,8 @@ static FtxStatus tell_row(FtxEngine *e, const Flight *f, int i, Events *v, FtxEr
     event->finish = finish_of(r, o);
     /* An end id is not text. */
     s = stream_token(&r->stream, e->model->tokenizer,
-                     o->token < 0 || event->finish == FTX_FINISH_END ? -1 : event->token,
-                     event->finish != FTX_RUNNING, &event->text, &event->text_bytes, &stopped, err);
+                     o->token < 0 || event->finish == FTX_FINISH_END ? -1 : event->token, event->finish != FTX_RUNNING,
+                     &event->text, &event->text_bytes, &stopped, err);
     if (stopped)
         event->finish = FTX_FINISH_STOP;
     if (s || event->finish == FTX_RUNNING)

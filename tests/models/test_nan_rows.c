@@ -144,7 +144,8 @@ static void run_spoiled(const char *define, const char *name)
     ftx_model_info(m, &info);
     for (int turn = 0; turn < 3; turn++) {
         for (int i = 0; i < REQUESTS; i++)
-            submit(m, e, &all[i], all[i].unsound, all[i].unsound && turn == 1 && info.max_beams > 1 ? 2 : 1, &all[i].answer);
+            submit(m, e, &all[i], all[i].unsound, all[i].unsound && turn == 1 && info.max_beams > 1 ? 2 : 1,
+                   &all[i].answer);
         golden_finish(e);
         for (int i = 0; i < REQUESTS; i++) {
             const Case *c = &all[i];

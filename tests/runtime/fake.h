@@ -31,12 +31,12 @@ typedef struct FakeSizes {
 /* What the device does wrong, and what it has seen; set and read between calls. */
 typedef struct FakeDevice {
     bool asynchronous;
-    unsigned delay_us;          /* of a run at most, random */
-    int fail_at;                /* run number that fails; 0: none */
-    bool fail_late;             /* the failure shows in wait, not in run */
-    bool lose_results;          /* runs leave OUT alone */
-    int32_t token;              /* results have it in place of theirs; 0: theirs */
-    uint32_t nan_seed;          /* keys of requests with this seed are NaN from position nan_at on; 0: none */
+    unsigned delay_us; /* of a run at most, random */
+    int fail_at;       /* run number that fails; 0: none */
+    bool fail_late;    /* the failure shows in wait, not in run */
+    bool lose_results; /* runs leave OUT alone */
+    int32_t token;     /* results have it in place of theirs; 0: theirs */
+    uint32_t nan_seed; /* keys of requests with this seed are NaN from position nan_at on; 0: none */
     int nan_at;
     int wipes;                  /* of KV pages */
     int wipes_until_failure;    /* that one fails; 0: none */

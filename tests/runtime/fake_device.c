@@ -177,7 +177,14 @@ FtxStatus fake_model(FakeArtifact *f, const FtxOptions *o, FtxModel **model, Ftx
 
 /* --- device ----------------------------------------------------------------------------------------- */
 
-typedef enum CommandKind { COMMAND_UPLOAD, COMMAND_WRITE, COMMAND_RUN, COMMAND_KEEP, COMMAND_WIPE, COMMAND_END } CommandKind;
+typedef enum CommandKind {
+    COMMAND_UPLOAD,
+    COMMAND_WRITE,
+    COMMAND_RUN,
+    COMMAND_KEEP,
+    COMMAND_WIPE,
+    COMMAND_END
+} CommandKind;
 
 typedef struct Command {
     CommandKind kind;
@@ -385,7 +392,8 @@ static void run_row(Session *s, int i)
 
     fake.params = *p;
     for (int k = 0; k < r->q_len; k++)
-        *cache(s, r->slot, token[k].pos) = (history[token[k].pos] = token[k].id) | decoded | not_finite(p, token[k].pos);
+        *cache(s, r->slot, token[k].pos) =
+            (history[token[k].pos] = token[k].id) | decoded | not_finite(p, token[k].pos);
     if (!(r->emit || p->logits || f->states) || r->done)
         return;
     for (int k = 0; k < n; k++) {
@@ -786,8 +794,8 @@ static FtxStatus fake_trace(Session *s, Trace *t, FtxError *err)
         .name = "fake", .open = fake_open, .close = fake_close, .describe = fake_describe, .tell = fake_tell, \
         .session_open = fake_session_open, .session_close = fake_session_close, .io = fake_io, .out = fake_out, \
         .upload = fake_upload, .settle = fake_settle, .write = fake_write, .read = fake_read, .run = fake_run, \
-        .keep_open = fake_keep_open, .keep = fake_keep, .wipe = fake_wipe, .wait = fake_wait, \
-        .check = fake_check, .asynchronous = is_asynchronous, .profile = fake_profile, .time = fake_time, .trace = fake_trace, \
+        .keep_open = fake_keep_open, .keep = fake_keep, .wipe = fake_wipe, .wait = fake_wait, .check = fake_check, \
+        .asynchronous = is_asynchronous, .profile = fake_profile, .time = fake_time, .trace = fake_trace, \
     }
 
 const DeviceApi fake_device = TABLE(false);

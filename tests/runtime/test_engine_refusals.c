@@ -32,8 +32,7 @@ static void test_dead(void **state)
     submit(&b, &j);
     while (!s && ftx_engine_busy(b.engine))
         s = ftx_engine_step(b.engine, event, 4, &n, &err);
-    says(s, FTX_EDEVICE, &err,
-         "request 1: the device chose token 61 at position 3, of 61 tokens");
+    says(s, FTX_EDEVICE, &err, "request 1: the device chose token 61 at position 3, of 61 tokens");
     strcpy(reason, err.text);
     fake.token = 0;
     says(ftx_engine_encode(b.engine, &encode, &err), FTX_EDEVICE, &err, reason);

@@ -103,12 +103,8 @@ static void test_ended_row(void **state)
 
 static void test_device_fails(void **state)
 {
-    static const char *const words[] = {
-        "has failed",
-        "no result",
-        "has failed",
-        "has failed",
-        "request 1: the device chose token 61 at position 3, of 61 tokens"};
+    static const char *const words[] = {"has failed", "no result", "has failed", "has failed",
+                                        "request 1: the device chose token 61 at position 3, of 61 tokens"};
     FakeSizes sizes = fake_sizes();
 
     (void)state;
