@@ -57,7 +57,7 @@ def main():
                 written += len(result.generated_tokens)
         return done, written, time.perf_counter() - begin
 
-    run(work[:8])
+    run([(ids[:64], 16) for ids, _ in work[:8]])
     done, written, seconds = run(work)
     manager.stop(block=True)
     print(json.dumps({"program": "transformers " + transformers.__version__, "torch": torch.__version__, "attention": options.attention,
