@@ -2,8 +2,8 @@
 //@ kernel  sample
 //@ rank    410
 //@ args    logits[M,V]:fp32 $step $rows $params $ends $bias $bad_words $token $history $out $segments -> y
-//@ match   y = sample(logits:segments)    | SEGMENTS=1
-//@ match   y = sample(logits)             | SEGMENTS=0
+//@ match   y = sample(logits:segments, _?) | SEGMENTS=1
+//@ match   y = sample(logits, _?)          | SEGMENTS=0
 //@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  WORDS: BAD_WORDS  ENDS: END_IDS  SEGMENTS: SEGMENTS
 //@ consts  TILES: ceil_div(VOCAB, 512)
 //    TILES: of 512 ids. BLOCKS: two per SM where 64 registers are enough: not with a small or odd

@@ -460,14 +460,18 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
         *out = x;
         out->dim[0] = ir_S();
         return true;
+    case OP_MASK:
     case OP_SAMPLE:
         if (!want_rank(q, 0, 2) || !want_activation(q, 0))
             return false;
         if (x.dim[0].kind != DIM_S)
             return diag_error(q->d, q->loc,
-                              "sample: logits are %s, they must have a row for each sequence: "
+                              "%s: logits are %s, they must have a row for each sequence: "
                               "select_last comes before",
-                              text_of(q, 0));
+                              ir_op_name(q->op), text_of(q, 0));
+        if (q->args[1] && (arg(q, 1)->op != OP_MASK || arg(q, 1)->args[0] != q->args[0]))
+            return diag_error(q->d, q->loc, "sample: masked is %s, it must be the mask of the same logits",
+                              text_of(q, 1));
         *out = ir_shape(1, ir_S(), (Dim){0}, (Dim){0});
         *out_type = DT_I32;
         return true;

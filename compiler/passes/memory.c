@@ -114,6 +114,15 @@ static uint64_t exchange_bytes(const Lower *l)
     return aligned(most) * (uint64_t)ir_ranks(l->g);
 }
 
+/* On the CPU the host applies masks. */
+static bool has_masks(const Lower *l)
+{
+    for (Id id = 1; id < l->g->values.n; id++)
+        if (ir_value(l->g, id)->op == OP_MASK)
+            return l->target.id != FTX_TARGET_CPU;
+    return false;
+}
+
 static Sizes sizes_of(const Lower *l)
 {
     const Graph *g = l->g;
@@ -130,7 +139,8 @@ static Sizes sizes_of(const Lower *l)
                .SOURCES = m->sources,
                .BEAMS = m->beams > 1 ? m->beams : 0,
                .RANKS = ir_ranks(g) - 1,
-               .EXCHANGE = (int64_t)exchange_bytes(l)};
+               .EXCHANGE = (int64_t)exchange_bytes(l),
+               .MASKS = has_masks(l)};
 
     if (g->kind == FTX_MODEL_ENCODER)
         s.D = ir_value(g, g->output)->shape.dim[1].n;

@@ -43,7 +43,7 @@ void precision_apply(Graph *g, const Precision *p, DType compute)
             v->type = v->shape.rank == 1 ? DT_FP32 : matrix;
         else if (ir_op_is_table(v->op) || v->op == OP_DISTANCE_BIAS)
             v->type = DT_FP32;
-        else if (v->op == OP_IDS || v->op == OP_ROUTE || v->op == OP_SAMPLE || v->op == OP_BEAM)
+        else if (v->op == OP_IDS || v->op == OP_ROUTE || v->op == OP_MASK || v->op == OP_SAMPLE || v->op == OP_BEAM)
             v->type = DT_I32;
         else if (v->op == OP_QUANTISE)
             v->type = dtype_parse(ir_word(v, "to"));

@@ -210,6 +210,18 @@ static void read_states(lua_State *L, int t)
     g->states = of_tokens(L, ir_value(g, head)->args[0]);
 }
 
+/* limits.masks: GPUs apply the masks of grammars. */
+static void read_masks(lua_State *L, int t)
+{
+    Graph *g = reader_of(L)->graph;
+
+    if (!field_flag(L, t, "limits.masks"))
+        return;
+    if (field_count(L, t, "parallel") > 1)
+        sandbox_fail(L, "limits.masks: not with parallel; the host applies the masks of several ranks");
+    g->output = nn_mask(L, g->output);
+}
+
 static int ftx_model(lua_State *L)
 {
     Reader *r = reader_of(L);
@@ -237,6 +249,8 @@ static int ftx_model(lua_State *L)
         g->kind = r->sources ? FTX_MODEL_SEQ2SEQ : FTX_MODEL_DECODER;
     }
     fields_fit(L, 1);
+    if (g->kind != FTX_MODEL_ENCODER)
+        read_masks(L, 1);
     if (g->kind == FTX_MODEL_DECODER)
         read_states(L, 1);
     ir_sweep(g);

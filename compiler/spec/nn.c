@@ -428,6 +428,13 @@ static int nn_sample(lua_State *L)
     return value_push(L, value_add(L, OP_SAMPLE, nn_value(L, 1, "sample: logits"), 0, 0, NULL));
 }
 
+Id nn_mask(lua_State *L, Id sample)
+{
+    const Id logits = value_at(L, sample)->args[0];
+
+    return value_add(L, OP_SAMPLE, logits, value_add(L, OP_MASK, logits, 0, 0, NULL), 0, NULL);
+}
+
 Id nn_beam(lua_State *L, Id sample)
 {
     return value_add(L, OP_BEAM, value_at(L, sample)->args[0], sample, 0, NULL);

@@ -29,6 +29,7 @@ static inline Reader *reader_of(lua_State *L)
 int nn_open(lua_State *L);
 Id nn_value(lua_State *L, int i, const char *what); /* raises an error if it is none */
 Id nn_apply(lua_State *L, Op op, Id x);             /* adds an operation with one argument */
+Id nn_mask(lua_State *L, Id sample);                /* adds a sample of the same logits, behind their masks */
 Id nn_beam(lua_State *L, Id sample);                /* adds a beam search of the logits that `sample` samples */
 
 /* model.c */

@@ -20,6 +20,7 @@
 //@ rank    170
 //@ args    x[S,V] $rows $params $ends $bias $bad_words $token $history $out -> y
 //@ match   y = sample(x)
+//@ match   y = sample(x, mask(x))     // the host has chosen the tokens of rows with a mask
 //@ consts  V: V  CONTEXT: CONTEXT  SEQUENCES: SEQUENCES  ENDS: END_IDS  BIAS: LOGIT_BIAS  WORDS: BAD_WORDS
 //@ scratch z 4 * S_MAX * V
 //@ zeroed  marks 4 * S_MAX * V

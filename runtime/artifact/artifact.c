@@ -195,7 +195,8 @@ static FtxStatus check_named(const Artifact *a, const ArtifactPlan *p, FtxError 
                    .BEAMS = f->beams > 1 ? f->beams : 0,
                    .IN = f->input * (int64_t)dtype_size((DType)head->compute_type),
                    .RANKS = f->ranks - 1,
-                   .EXCHANGE = (int64_t)head->exchange};
+                   .EXCHANGE = (int64_t)head->exchange,
+                   .MASKS = head->named_bytes[FTX_NAMED_mask] > 0};
     FtxStatus s = sizes_caches(&sizes, p->caches, p->n_caches, err);
 
     if (s)

@@ -33,7 +33,8 @@ static const uint64_t MAX_SPACE = (uint64_t)1 << 46; /* 64 TiB: sums of offsets 
     SIZE(BEAMS, "lanes (beams) of a request") \
     SIZE(IN, "bytes of a token's hidden states, if these may be given") \
     SIZE(RANKS, "devices that share the model, less 1") \
-    SIZE(EXCHANGE, "bytes of a buffer for what ranks exchange")
+    SIZE(EXCHANGE, "bytes of a buffer for what ranks exchange") \
+    SIZE(MASKS, "0, but in plans with masks")
 
 typedef struct Sizes {
 #define SIZE(name, what) int64_t name;
