@@ -7,6 +7,7 @@
 // waits for this kernel alone.
 #pragma once
 #include "device/fragment.cuh"
+#include "device/io.h"
 #include "device/l2.cuh"
 #include "device/mask.h"
 #include "device/pdl.cuh"

@@ -58,13 +58,14 @@ static bool is_computed(const Cover *c, Id v)
                                c->l->encoder[v] == c->p->facts.encode && (!c->p->facts.hidden || c->l->after[v]));
 }
 
-/* Whether v must be there behind the program's last launch, or before a launch that does not name it: a cache. */
+/* Whether v must be there behind the program's last launch, or before a launch that does not name it: a cache, masked
+ * logits of a GPU. */
 static bool is_result(const Cover *c, Id v)
 {
     const Op op = ir_value(c->l->g, v)->op;
 
     return v == c->l->g->output || v == c->l->g->pooled || v == c->l->g->states || op == OP_CACHE ||
-           op == OP_CROSS_CACHE || op == OP_CROSS_APPEND;
+           op == OP_CROSS_CACHE || op == OP_CROSS_APPEND || (op == OP_MASK && c->l->target.id != FTX_TARGET_CPU);
 }
 
 /* Whether every cover writes v to memory. */

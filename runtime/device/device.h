@@ -85,6 +85,13 @@ typedef struct DeviceApi {
     /* Enqueues a program `times` times; each run continues from what the one before it left in IO. T, S: live tokens
      * and rows of the IO block. */
     FtxStatus (*run)(Session *s, uint32_t program, int T, int S, int times, FtxError *err);
+    /* Of a GPU's plan with masks (limits.masks). `masks`: the host's memory for $mask, [S][FTX_MASK_WORDS(V)] by row of the
+     * step (kernels/device/mask.h); NULL: the plan has none. `begin` and `finish` enqueue one run in two parts: what needs no
+     * masks; then, behind a copy of those of rows [first, first + n), the rest. The host may write masks of the next run when
+     * the results of this one are in OUT. `run` is for runs without masked rows. */
+    uint32_t *(*masks)(Session *s);
+    FtxStatus (*begin)(Session *s, uint32_t program, int T, int S, FtxError *err);
+    FtxStatus (*finish)(Session *s, uint32_t program, int T, int S, int first, int n, FtxError *err);
     FtxStatus (*wait)(Session *s, FtxError *err); /* until all that was enqueued is done */
     /* Whether OUT may change without `wait` (a GPU) or is final when run returns (the CPU). */
     bool asynchronous;

@@ -113,6 +113,22 @@ static FtxStatus traced_run(Session *s, uint32_t program, int T, int S, int time
     return called(t, e, t->traced->run(t->session, program, T, S, times, err));
 }
 
+static FtxStatus traced_begin(Session *s, uint32_t program, int T, int S, FtxError *err)
+{
+    Trace *t = of(s);
+    const TraceEvent e = {.name = "begin", .from = trace_now(), .T = T, .S = S, .run = ++t->runs};
+
+    return called(t, e, t->traced->begin(t->session, program, T, S, err));
+}
+
+static FtxStatus traced_finish(Session *s, uint32_t program, int T, int S, int first, int n, FtxError *err)
+{
+    Trace *t = of(s);
+    const TraceEvent e = {.name = "finish", .from = trace_now(), .T = T, .S = S, .run = t->runs};
+
+    return called(t, e, t->traced->finish(t->session, program, T, S, first, n, err));
+}
+
 static FtxStatus traced_wait(Session *s, FtxError *err)
 {
     Trace *t = of(s);
@@ -164,6 +180,10 @@ FtxStatus trace_enter(Trace *t, const DeviceApi *api, Session *s, FtxError *err)
         t->api.keep = traced_keep;
     t->api.wipe = traced_wipe;
     t->api.run = traced_run;
+    if (api->masks) {
+        t->api.begin = traced_begin;
+        t->api.finish = traced_finish;
+    }
     t->api.wait = traced_wait;
     if (api->check)
         t->api.check = traced_check;

@@ -8,7 +8,10 @@
  *
  * A mask depends on the tokens before alone, so masks are asked for while the device runs the step. Then the logits of
  * all these rows are copied and the rows divided among the threads. Logits of a row are not copied if a mask allows one
- * token alone and nobody wants its log-probability. */
+ * token alone and nobody wants its log-probability.
+ *
+ * A device with masks (DeviceApi.masks) applies those of rows whose log-probabilities nobody wants, and chooses their
+ * tokens, too: flight.c. */
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -128,18 +131,38 @@ static int count_allowed(const FtxFacts *f, const uint32_t *bits, int32_t *only)
     return n < 2 ? n : 2;
 }
 
-void draw_ask(FtxEngine *e, Request *r, int length)
+static void ask(const FtxEngine *e, Request *r, int length, uint32_t *bits)
 {
-    uint32_t *bits;
-
-    if (!r->mask || r->asked == length)
-        return;
-    r->asked = length;
-    bits = mask_of(e, r);
     memset(bits, 0, words_of(e->facts) * sizeof *bits);
     r->allowed = 0;
     if (r->mask(r->mask_user, r->params.sample, r->ids + r->prompt, (size_t)(length - r->prompt), bits))
         r->allowed = count_allowed(e->facts, bits, &r->only);
+}
+
+void draw_ask(FtxEngine *e, Request *r, int length)
+{
+    if (!r->mask || r->asked == length)
+        return;
+    r->asked = length;
+    ask(e, r, length, mask_of(e, r));
+}
+
+/* Where no id is allowed, all are: the device's token is a finite choice then, and nobody takes it. */
+void draw_mask(FtxEngine *e, Request *r, int length, int row)
+{
+    uint32_t *bits = e->masks + (size_t)row * words_of(e->facts);
+
+    ask(e, r, length, bits);
+    if (!r->allowed)
+        memset(bits, 0xff, words_of(e->facts) * sizeof *bits);
+}
+
+/* Processors may ban all that a mask allows: then all values are alike, and the device takes any id. */
+bool draw_allows(const FtxEngine *e, const Request *r, int row, int32_t id)
+{
+    const uint32_t *bits = e->masks + (size_t)row * words_of(e->facts);
+
+    return r->allowed && bits[id / 32] >> id % 32 & 1;
 }
 
 /* Row i's logits, [vocab]. */

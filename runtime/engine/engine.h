@@ -134,8 +134,9 @@ typedef struct Request {
     /* What of its logits comes to the host at each token: log-probabilities, or all for a choice there (draw.c). */
     int top;           /* FtxRequest.top_logprobs */
     bool on_host;      /* the host chooses its tokens */
-    int asked;         /* the length for which its mask was asked; -1: none */
-    int allowed;       /* ids that that mask allows: 0, 1 or 2 for more */
+    bool masked;       /* the device applies its mask */
+    int asked;         /* on_host: the length for which its mask was asked; -1: none */
+    int allowed;       /* ids that its last mask allows: 0, 1 or 2 for more */
     int32_t only;      /* the first of them */
     bool wants_prompt; /* log-probabilities of the prompt: its rows are of one token each (score.c) */
     FtxStates states;  /* FtxRequest.states */
@@ -212,7 +213,9 @@ typedef struct Flight {
     uint32_t program;
     bool again;        /* the device can run it again without a new IO block */
     bool stop;         /* the composition has changed: no further runs */
+    bool masked;       /* rows have masks that the device applies: runs are enqueued in two parts (flight.c) */
     int issued, taken; /* runs enqueued; results read */
+    int finished;      /* of a masked flight: runs whose second part is enqueued, too */
     int most;          /* runs after which every row has reached its limit */
     size_t bytes;      /* of IO that it fills */
     int decode;        /* rows that decode; the first ones */
@@ -268,6 +271,7 @@ struct FtxEngine {
 
     char *io;
     FtxOut *out; /* [FTX_OUT_RING][sequences] */
+    uint32_t *masks; /* DeviceApi.masks; NULL: the host applies all masks */
     ProgramLadder step, decode, encode, hidden;
     int ahead;      /* most runs in flight */
     bool nan;       /* FTX_NAN looks at all logits, so every step writes them */
@@ -363,7 +367,9 @@ void inbox_fail(FtxEngine *e, Events *v); /* the device has failed: events of al
 FtxStatus flight_step(FtxEngine *e, Events *v, FtxError *err);
 
 /* take.c: the oldest run of f that was not read. */
-void take_ask(FtxEngine *e, const Flight *f); /* asks the masks of its rows; the run may go on */
+void take_ask(FtxEngine *e, const Flight *f); /* asks the masks that the host applies; the run may go on */
+/* Asks those that the device applies. All results before that run have been told. They are in rows [*first, *first + *n). */
+void take_masks(FtxEngine *e, const Flight *f, int *first, int *n);
 /* Waits for it. Its tokens are in the requests then, and all that the next run would overwrite has been read. */
 FtxStatus take_land(FtxEngine *e, const Flight *f, FtxError *err);
 /* A row has its result, so the run is about to land; also where no row gets one, because then nobody can tell. */
@@ -377,6 +383,8 @@ FtxStatus draw_open(FtxEngine *e, FtxError *err); /* e->session is open */
 void draw_close(FtxEngine *e);
 /* Asks r's mask which tokens may follow its first `length` ones; once for each length. */
 void draw_ask(FtxEngine *e, Request *r, int length);
+void draw_mask(FtxEngine *e, Request *r, int length, int row); /* the same into e->masks, for the device */
+bool draw_allows(const FtxEngine *e, const Request *r, int row, int32_t id); /* whether that mask allows the id */
 /* Chooses the tokens of e->draw.item[n], rows ascending, whose step has ended and whose masks were asked. */
 FtxStatus draw_rows(FtxEngine *e, int n, FtxError *err);
 const float *draw_logits(const FtxEngine *e,

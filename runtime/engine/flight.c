@@ -9,6 +9,12 @@
  * the next flight. When the run has landed, its tokens complete the IO block, the next flight is enqueued, and only
  * then are texts and events made of the results.
  *
+ * Rows whose masks the device applies need the host within a run, so its launches are enqueued in two parts. The masks are
+ * made while the layers run:
+ *
+ *   device   layers of N+1 ──────────▶ mask, sample │ layers of N+2 ──────────▶
+ *   host     tell N, masks of N+1, copy, enqueue them │ and the layers of N+2
+ *
  * Nothing is composed ahead where the host must know more: beam searches, log-probabilities of a prompt, translators'
  * sources, requests that must be preempted. */
 #include "engine.h"
@@ -61,6 +67,10 @@ static FtxStatus take_off(FtxEngine *e, Events *v, FtxError *err)
 static int runs_now(FtxEngine *e)
 {
     const Flight *f = &e->flight;
+
+    if (f->masked) /* one whose second part is not enqueued */
+        return f->issued == f->finished && (f->issued == 0 || goes_on(e));
+
     const int ahead = pace_runs(&e->pace, f->rows, e->ahead);
     const int left = f->most - f->issued, room = ahead - (f->issued - f->taken);
     const int n = left < room ? left : room;
@@ -93,7 +103,26 @@ static FtxStatus enqueue_runs(FtxEngine *e, FtxError *err)
     }
     f->issued += n;
     f->due = e->pace.n ? due(e) : 0.0;
-    return n ? e->api->run(e->session, f->program, f->tokens, f->rows, n, err) : FTX_OK;
+    if (!n)
+        return FTX_OK;
+    return f->masked ? e->api->begin(e->session, f->program, f->tokens, f->rows, err)
+                     : e->api->run(e->session, f->program, f->tokens, f->rows, n, err);
+}
+
+/* Between steps of the caller, who knows all tokens before this run's: its masks, its second part, and the next run's
+ * first. */
+static FtxStatus enqueue_masked(FtxEngine *e, FtxError *err)
+{
+    Flight *f = &e->flight;
+    int first, n;
+    FtxStatus s;
+
+    if (f->finished == f->issued || f->finished > f->taken)
+        return FTX_OK;
+    take_masks(e, f, &first, &n);
+    s = e->api->finish(e->session, f->program, f->tokens, f->rows, first, n, err);
+    f->finished++;
+    return s ? s : enqueue_runs(e, err);
 }
 
 /* --- the next flight while the last run of this one goes on ------------------------------------------------- */
@@ -218,6 +247,8 @@ FtxStatus flight_step(FtxEngine *e, Events *v, FtxError *err)
     if (s || f->rows == 0)
         return s;
     s = enqueue_runs(e, err);
+    if (!s && f->masked)
+        s = enqueue_masked(e, err);
     if (s)
         return s;
     take_ask(e, f);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "engine.h"
+#include "../../kernels/device/mask.h"
 #include "../base/sized.h"
 #include "../base/utf8.h"
 
@@ -158,6 +159,8 @@ static int needed_logits(const FtxFacts *f, const Request *r, const FtxRequest *
     enum { MANY = 128 };
     const bool plain = is_plain(r, q), typical = q->typical_p > 0.0f && q->typical_p < 1.0f;
 
+    if (r->masked) /* segments are of logits before the mask */
+        return 0;
     if (r->beam.width)
         return plain && r->beam.forced_bos < 0 && r->beam.forced_eos < 0 ? r->beam.width + r->params.n_ends : 0;
     if (q->temperature == 0.0f)
@@ -191,9 +194,10 @@ static void fill_params(const FtxEngine *e, Request *r, const FtxRequest *q)
         .seed_low = (unsigned)q->seed,
         .seed_high = (unsigned)(q->seed >> 32),
         .sample = q->sample,
-        .simple = (q->temperature == 0.0f || r->beam.width) && is_plain(r, q),
+        .simple = (q->temperature == 0.0f || r->beam.width) && is_plain(r, q) && !r->masked,
         .typical_p = q->typical_p < 1.0f ? q->typical_p : 0.0f,
-        .logits = q->logits || e->nan || engine_reads_logits(r) || r->wants_prompt,
+        .logits = r->masked ? FTX_LOGITS_MASKED
+                            : q->logits || e->nan || engine_reads_logits(r) || r->wants_prompt,
         .top_needed = needed_logits(e->facts, r, q),
     };
 }

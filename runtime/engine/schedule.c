@@ -409,6 +409,7 @@ static void choose_program(FtxEngine *e)
     bool decode = true, grows = false;
 
     f->most = 0;
+    f->masked = false;
     for (int i = 0; i < f->rows; i++) {
         const Row *w = &f->row[i];
         const int left = w->request->limit - (w->from + w->count);
@@ -419,6 +420,7 @@ static void choose_program(FtxEngine *e)
                 ((w->request->wants_logits || w->request->beam.width) && w->emit &&
                  w->from + w->count == w->request->prompt);
         f->most = left > f->most ? left : f->most;
+        f->masked = f->masked || (w->emit && w->request->masked);
     }
     for (int i = 0; i < f->rows; i++) {
         const Row *w = &f->row[i];
@@ -516,7 +518,7 @@ FtxStatus schedule_write(FtxEngine *e, FtxError *err)
     if (s)
         return s;
     choose_program(e);
-    f->issued = f->taken = 0;
+    f->issued = f->taken = f->finished = 0;
     f->stop = false;
     *step = (FtxStep){.tokens = f->tokens, .rows = f->rows};
     f->decode = 0;

@@ -109,6 +109,20 @@ void take_ask(FtxEngine *e, const Flight *f)
     }
 }
 
+void take_masks(FtxEngine *e, const Flight *f, int *first, int *n)
+{
+    *first = *n = 0;
+    for (int i = 0; i < f->rows; i++) {
+        const Row *w = &f->row[i];
+
+        if (!w->request || !w->emit || !w->request->masked)
+            continue;
+        draw_mask(e, w->request, length_then(f, i), i);
+        *first = *n ? *first : i;
+        *n = i + 1 - *first;
+    }
+}
+
 static FtxStatus land_row(FtxEngine *e, const Flight *f, int i, FtxError *err)
 {
     Request *r = f->row[i].request;
@@ -122,6 +136,8 @@ static FtxStatus land_row(FtxEngine *e, const Flight *f, int i, FtxError *err)
     if (from->token < 0 || isnan(from->logprob)) {
         e->landed[i].token = NOT_FINITE;
         s = land_nan(e, r, length, err);
+    } else if (r->masked && !draw_allows(e, r, i, from->token)) {
+        e->landed[i].token = NO_TOKEN;
     }
     r->fed = r->length = length;
     r->unread = false;

@@ -38,7 +38,9 @@ static FtxStatus fill_bias(FtxEngine *e, Request *r, const FtxRequest *q, FtxErr
     }
     r->n_bias = (int)q->bias_count;
     r->params.n_bias = q->bias_count > f->logit_bias ? 0 : r->n_bias;
-    r->on_host = q->mask || q->bias_count > f->logit_bias;
+    r->masked = q->mask && e->masks && q->bias_count <= f->logit_bias && !q->logits && !q->logprobs &&
+                !q->top_logprobs && !q->prompt_logprobs;
+    r->on_host = (q->mask && !r->masked) || q->bias_count > f->logit_bias;
     return FTX_OK;
 }
 

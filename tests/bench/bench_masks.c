@@ -1,8 +1,12 @@
 /* bench_masks.c - what a mask (a grammar) costs: time of a step with rows that have one, less that without; on the CPU
- * processor time of the host, on a GPU by the clock. No test; it asserts nothing.
+ * processor time of the host, on a GPU by the clock. No test, but on a GPU it says how many tokens a mask does not allow, and
+ * how many differ from those that the host draws (it does where log-probabilities are asked for; a draw may differ where a
+ * border lies within the rounding of a sum).
  *
  *     ftxc compile tests/bench/masks.lua --no-weights -o masks.ftx
  *     bench_masks masks.ftx [rows] [threads] [cpu | cuda]         default: 64 rows, all threads, cpu; for figures: 1 thread
+ *     ftxc compile specs/llama-3.1-8b.lua -t h200 --no-weights -D limits.masks=true -o 8b.ftx
+ *     bench_masks 8b.ftx 64 16 cuda
  *
  * Masks are prepared, so the library that makes them (llguidance: some 50 us each) takes no part. Weights are random:
  * probabilities are nearly the same for all ids, which is the worst case for top-p. */
@@ -13,7 +17,14 @@
 
 #include "runtime/ftx.h"
 
-enum { MOST_ROWS = 64, MOST_EVENTS = 4096, STEPS = 20, WARM = 5, CLOCKED = 80 };
+enum { MOST_ROWS = 64, MOST_EVENTS = 4096, STEPS = 20, WARM = 5, CLOCKED = 80, NEW = 100 };
+
+typedef struct Text {
+    int32_t id[NEW];
+    size_t n;
+} Text;
+
+static Text texts[MOST_ROWS];
 
 static uint32_t *bits_from; /* [words] */
 static size_t words;
@@ -61,18 +72,29 @@ static FtxEvent events[MOST_EVENTS] = {FTX_EVENT_INIT};
 
 static void submit_all(FtxEngine *e, int rows, const FtxRequest *like)
 {
-    const int32_t prompt[4] = {1, 2, 3, 4};
     FtxError err;
 
+    memset(texts, 0, sizeof texts);
     for (int i = 0; i < rows; i++) {
+        const int32_t prompt[4] = {1, 2, 3, 4 + i};
         FtxRequest q = *like;
 
+        q.user = &texts[i];
         q.ids = prompt;
         q.ids_count = 4;
-        q.max_new = 100;
+        q.max_new = NEW;
         q.seed = (uint64_t)i;
         q.ignore_eos = true;
         must(ftx_engine_submit(e, &q, NULL, &err), &err);
+    }
+}
+
+static void keep(size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        Text *t = events[i].user;
+
+        t->id[t->n++] = events[i].token;
     }
 }
 
@@ -86,6 +108,7 @@ static double clocked_us(FtxEngine *e, int rows, const FtxRequest *like)
     submit_all(e, rows, like);
     for (int i = -WARM; ftx_engine_busy(e);) {
         must(ftx_engine_step(e, events, MOST_EVENTS, &n, &err), &err);
+        keep(n);
         i += (int)n == rows;
         from = i == 0 && from == 0.0 ? clock_us() : from;
         us = i == CLOCKED && us == 0.0 ? clock_us() - from : us;
@@ -113,6 +136,31 @@ static double step_us(FtxEngine *e, int rows, const FtxRequest *like)
         must(ftx_engine_step(e, events, MOST_EVENTS, &n, &err), &err);
     qsort(times, STEPS, sizeof *times, by_size);
     return times[0];
+}
+
+/* Of the texts that were timed last: ids that the mask does not allow, and those in which the host's texts differ. */
+static void check_texts(FtxEngine *e, int rows, const FtxRequest *like)
+{
+    static Text device[MOST_ROWS];
+    FtxRequest q = *like;
+    size_t banned = 0, all = 0, differ = 0;
+
+    memcpy(device, texts, sizeof device);
+    q.logprobs = true;
+    clocked_us(e, rows, &q);
+    for (int i = 0; i < rows; i++) {
+        bool same = device[i].n == texts[i].n;
+
+        for (size_t k = 0; k < device[i].n; k++) {
+            const int32_t id = device[i].id[k];
+
+            banned += id < 0 || !(bits_from[id / 32] >> id % 32 & 1);
+            same = same && id == texts[i].id[k];
+        }
+        all += device[i].n;
+        differ += !same;
+    }
+    printf(" (%zu of %zu tokens not allowed, %zu of %d texts not the host's)", banned, all, differ, rows);
 }
 
 int main(int argc, char **argv)
@@ -163,8 +211,12 @@ int main(int argc, char **argv)
             for (int i = 0; i < info.vocab; i += every)
                 bits_from[i / 32] |= 1u << i % 32;
             printf(" one id in %d: %+8.0f us", every, measure(e, rows, &q) - none);
+            if (o.device == FTX_DEVICE_CUDA)
+                check_texts(e, rows, &q);
         }
-        printf("\n");
+        q.mask = NULL;
+        printf("; without masks again %8.0f us\n", measure(e, rows, &q));
+        fflush(stdout);
     }
     free(bits_from);
     ftx_engine_close(e);

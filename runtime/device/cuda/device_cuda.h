@@ -75,7 +75,7 @@ struct Session {
     CUdeviceptr block; /* STATE | IO | WORK | workspace of cuBLASLt */
     CUdeviceptr kv;    /* PAGES; 0: none */
     uint32_t pages;
-    char *pinned; /* OUT | IO | ring | report */
+    char *pinned; /* OUT | IO | ring | masks | report */
     char *kept;   /* pinned: pages outside of the KV cache; NULL: none */
     uint32_t n_kept;
     CUdeviceptr space[FTX_SPACE_COUNT];
@@ -106,12 +106,17 @@ struct Session {
     bool part_used[RING_PARTS];
     int part;
     size_t part_at;
+    uint32_t *masks;       /* pinned: the host's $mask; NULL: the plan has none */
+    CUstream masks_stream; /* copies them while the layers before `mask` run */
+    CUevent masks_there;   /* recorded after the last of these copies */
+    bool begun;            /* cuda_program_begin has enqueued its part */
     CUevent uploaded; /* recorded after the last copy of IO */
     CUevent followed; /* recorded in the caller's stream */
 
     CUdeviceptr *arg;    /* [n_operands] */
     CUgraphExec *graph;  /* [n_programs], NULL: launched one by one */
     CUgraphExec *chain;  /* [n_programs]: FTX_CHAIN runs in one; NULL: there is none */
+    CUgraphExec *head, *tail; /* [n_programs]: the launches before `mask`, and from there on; NULL: there is none */
     uint32_t (*grid)[3]; /* [n_kernels], of the last T and S */
     int grid_T, grid_S;
     FtxProfile *profile_row; /* [n_kernels], and one of copied weights */
@@ -170,6 +175,9 @@ FtxStatus cuda_session_clear(Session *s, void *p, size_t bytes, FtxError *err);
 FtxStatus cuda_session_keep_open(Session *s, uint32_t n, FtxError *err);
 FtxStatus cuda_session_keep(Session *s, uint32_t kept, uint32_t page, bool back, FtxError *err);
 FtxStatus cuda_session_wipe(Session *s, uint32_t page, FtxError *err);
+uint32_t *cuda_session_masks(Session *s);
+/* Enqueues the copy of the masks of rows [first, first + n); what is enqueued after that waits for it. */
+FtxStatus cuda_session_send_masks(Session *s, int first, int n, FtxError *err);
 FtxStatus cuda_session_settle(Session *s, FtxError *err);
 FtxStatus cuda_session_wait(Session *s, FtxError *err);
 
@@ -193,6 +201,8 @@ FtxStatus cuda_session_zero(Session *s, FtxError *err); /* clears STATE, IO, WOR
 FtxStatus cuda_program_prepare(Session *s, FtxError *err); /* warms, captures, uploads */
 void cuda_program_close(Session *s);
 FtxStatus cuda_program_run(Session *s, uint32_t program, int T, int S, int times, FtxError *err);
+FtxStatus cuda_program_begin(Session *s, uint32_t program, int T, int S, FtxError *err);
+FtxStatus cuda_program_finish(Session *s, uint32_t program, int T, int S, int first, int n, FtxError *err);
 FtxStatus cuda_program_profile(Session *s, bool on, const FtxProfile **rows, size_t *n, FtxError *err);
 FtxStatus cuda_program_time(Session *s, uint32_t program, int T, int S, int repeat, double *times, FtxError *err);
 

@@ -9,7 +9,10 @@
  * launch of a program waits for all earlier work. A chain is FTX_CHAIN runs of a small decode program in one graph,
  * without the idle time between two graphs. In a chain either the first kernel, `embed`, triggers its dependents
  * only when the previous run has ended, or the second kernel does (compiler/passes/edges.c). So what a kernel reads
- * ahead of its wait comes from the finished run. */
+ * ahead of its wait comes from the finished run.
+ *
+ * Where rows have masks, a run is enqueued in two parts, cut in front of `mask`, with graphs of their own. A program that
+ * is watched or recorded is enqueued as a whole by the second call. */
 #include "device_cuda.h"
 
 #ifdef FTX_HAVE_CUDA
@@ -102,15 +105,38 @@ static FtxStatus launch_one(Session *s, uint32_t launch, bool first, int T, int 
     return status || !s->timeline ? status : cuda_timeline_launch(s, launch, err);
 }
 
-static FtxStatus launch_all(Session *s, const FtxProgram *p, int T, int S, int times, FtxError *err)
+/* Launches [from, to) of a program, so many times. */
+typedef struct Part {
+    uint32_t from, to;
+    int times;
+} Part;
+
+static Part whole(const FtxProgram *p, int times)
+{
+    return (Part){0, p->n_launches, times};
+}
+
+/* How many launches come before `mask`; all, if there is none. */
+static uint32_t before_mask(const Device *d, const FtxProgram *p)
+{
+    for (uint32_t i = 0; i < p->n_launches; i++) {
+        const FtxKernel *k = &d->plan->kernels[d->plan->launches[p->first_launch + i].kernel];
+
+        if (k->kind == FTX_KERNEL_CUDA && strcmp(artifact_string(d->artifact, k->family), "mask") == 0)
+            return i;
+    }
+    return p->n_launches;
+}
+
+static FtxStatus launch_part(Session *s, const FtxProgram *p, Part part, int T, int S, FtxError *err)
 {
     FtxStatus status = size_grids(s, T, S, err);
 
-    for (int run = 0; run < times; run++)
-        for (uint32_t i = 0; i < p->n_launches && !status; i++) {
+    for (int run = 0; run < part.times; run++)
+        for (uint32_t i = part.from; i < part.to && !status; i++) {
             status = cuda_offload_copy(s, p->first_launch + i, err);
             if (!status)
-                status = launch_one(s, p->first_launch + i, run == 0 && i == 0, T, S, err);
+                status = launch_one(s, p->first_launch + i, run == 0 && i == part.from, T, S, err);
         }
     return status;
 }
@@ -137,7 +163,7 @@ static FtxStatus warm(Session *s, FtxError *err)
     return status;
 }
 
-static FtxStatus capture(Session *s, const FtxProgram *p, int times, CUgraph *graph, FtxError *err)
+static FtxStatus capture(Session *s, const FtxProgram *p, Part part, CUgraph *graph, FtxError *err)
 {
     const CudaDriver *cu = s->device->cu;
     const int T = (int)p->bucket, S = (int)cuda_most_rows(s->device, p, true);
@@ -147,16 +173,16 @@ static FtxStatus capture(Session *s, const FtxProgram *p, int times, CUgraph *gr
     *graph = NULL;
     if (status)
         return status;
-    status = launch_all(s, p, T, S, times, err);
+    status = launch_part(s, p, part, T, S, err);
     const CUresult r = cu->cuStreamEndCapture(s->stream, graph); /* also after a failure, to end the capture */
     return status ? status : cuda_check(cu, r, err, "recording a program");
 }
 
-static FtxStatus make_graph(Session *s, const FtxProgram *p, int times, CUgraphExec *exec, FtxError *err)
+static FtxStatus make_graph(Session *s, const FtxProgram *p, Part part, CUgraphExec *exec, FtxError *err)
 {
     const CudaDriver *cu = s->device->cu;
     CUgraph graph;
-    FtxStatus status = capture(s, p, times, &graph, err);
+    FtxStatus status = capture(s, p, part, &graph, err);
 
     if (!status)
         status = cuda_check(cu, cu->cuGraphInstantiate(exec, graph, 0), err, "preparing a program's graph");
@@ -175,6 +201,19 @@ static bool has_chain(const FtxProgram *p)
     return p->kind == FTX_PROG_DECODE && p->bucket && p->bucket <= 64;
 }
 
+/* The graphs of a program's two parts. */
+static FtxStatus make_halves(Session *s, uint32_t program, FtxError *err)
+{
+    const FtxProgram *p = &s->device->plan->programs[program];
+    const uint32_t cut = before_mask(s->device, p);
+    FtxStatus status = FTX_OK;
+
+    if (!p->bucket || cut == p->n_launches)
+        return FTX_OK;
+    status = make_graph(s, p, (Part){0, cut, 1}, &s->head[program], err);
+    return status ? status : make_graph(s, p, (Part){cut, p->n_launches, 1}, &s->tail[program], err);
+}
+
 FtxStatus cuda_program_prepare(Session *s, FtxError *err)
 {
     const ArtifactPlan *p = s->device->plan;
@@ -182,10 +221,12 @@ FtxStatus cuda_program_prepare(Session *s, FtxError *err)
 
     for (uint32_t i = 0; i < p->n_programs && !status; i++)
         if (p->programs[i].bucket)
-            status = make_graph(s, &p->programs[i], 1, &s->graph[i], err);
+            status = make_graph(s, &p->programs[i], whole(&p->programs[i], 1), &s->graph[i], err);
     for (uint32_t i = 0; i < p->n_programs && !status; i++)
         if (has_chain(&p->programs[i]))
-            status = make_graph(s, &p->programs[i], FTX_CHAIN, &s->chain[i], err);
+            status = make_graph(s, &p->programs[i], whole(&p->programs[i], FTX_CHAIN), &s->chain[i], err);
+    for (uint32_t i = 0; i < p->n_programs && !status && s->masks; i++)
+        status = make_halves(s, i, err);
     return status;
 }
 
@@ -196,6 +237,10 @@ void cuda_program_close(Session *s)
             s->device->cu->cuGraphExecDestroy(s->graph[i]);
         if (s->chain[i])
             s->device->cu->cuGraphExecDestroy(s->chain[i]);
+        if (s->head[i])
+            s->device->cu->cuGraphExecDestroy(s->head[i]);
+        if (s->tail[i])
+            s->device->cu->cuGraphExecDestroy(s->tail[i]);
     }
     for (size_t i = 0; i < s->n_events; i++)
         s->device->cu->cuEventDestroy(s->event[i]);
@@ -327,7 +372,8 @@ static FtxStatus enqueue(Session *s, uint32_t program, int T, int S, int times, 
     if (status)
         return status;
     if (!watched(s) && !s->graph[program])
-        return launch_all(s, &s->device->plan->programs[program], T, S, times, err);
+        return launch_part(s, &s->device->plan->programs[program], whole(&s->device->plan->programs[program], times), T, S,
+                           err);
     for (int i = 0, n; i < times && !status; i += n) {
         n = !watched(s) && s->chain[program] && times - i >= FTX_CHAIN ? FTX_CHAIN : 1;
         if (watched(s))
@@ -369,6 +415,49 @@ FtxStatus cuda_program_run(Session *s, uint32_t program, int T, int S, int times
         status = cuda_timeline_tell(s, err);
     cuda_leave(s->device);
     return status;
+}
+
+/* One of the two parts. */
+static FtxStatus enqueue_half(Session *s, uint32_t program, bool head, int T, int S, FtxError *err)
+{
+    const FtxProgram *p = &s->device->plan->programs[program];
+    const CUgraphExec graph = head ? s->head[program] : s->tail[program];
+    const uint32_t cut = before_mask(s->device, p);
+
+    if (graph)
+        return cuda_check(s->device->cu, s->device->cu->cuGraphLaunch(graph, s->stream), err,
+                          "launching a part of a program");
+    return launch_part(s, p, head ? (Part){0, cut, 1} : (Part){cut, p->n_launches, 1}, T, S, err);
+}
+
+FtxStatus cuda_program_begin(Session *s, uint32_t program, int T, int S, FtxError *err)
+{
+    FtxStatus status = check_run(s, program, T, S, err);
+
+    if (!status)
+        status = cuda_enter(s->device, err);
+    if (status)
+        return status;
+    s->begun = !watched(s) && !s->timeline;
+    if (s->begun)
+        status = enqueue_half(s, program, true, T, S, err);
+    cuda_leave(s->device);
+    return status;
+}
+
+FtxStatus cuda_program_finish(Session *s, uint32_t program, int T, int S, int first, int n, FtxError *err)
+{
+    FtxStatus status = check_run(s, program, T, S, err);
+
+    if (!status)
+        status = cuda_enter(s->device, err);
+    if (status)
+        return status;
+    status = cuda_session_send_masks(s, first, n, err);
+    if (!status && s->begun)
+        status = enqueue_half(s, program, false, T, S, err);
+    cuda_leave(s->device);
+    return status || s->begun ? status : cuda_program_run(s, program, T, S, 1, err);
 }
 
 FtxStatus cuda_program_profile(Session *s, bool on, const FtxProfile **rows, size_t *n, FtxError *err)

@@ -2,16 +2,17 @@
  *
  *   device   STATE | IO | WORK | workspace of cuBLASLt | TMA descriptors | staging   one block; STATE is zero at open
  *   device   PAGES                                                        another, of what is left; zero at open
- *   pinned   OUT | IO | ring | report of a rank                            one block of the host
+ *   pinned   OUT | IO | ring | masks | report of a rank                    one block of the host
  *
  * Kernels write OUT in the host's memory, which the host polls. All work is on one stream, in the order of the
- * calls. */
+ * calls; only masks are copied on one of their own, while layers run. */
 #include "device_cuda.h"
 
 #ifdef FTX_HAVE_CUDA
 #include <string.h>
 
 #include "../../base/env.h"
+#include "../../../kernels/device/mask.h"
 
 static const uint32_t named_space[FTX_NAMED_COUNT] = {
 #define NAMED(name, space, bytes, what) FTX_SPACE_##space,
@@ -42,6 +43,8 @@ static size_t lay_out(Session *s, Carve *c, const Device *d)
     CUdeviceptr *arg = carve(c, p->n_operands, sizeof *arg);
     CUgraphExec *graph = carve(c, p->n_programs, sizeof *graph);
     CUgraphExec *chain = carve(c, p->n_programs, sizeof *chain);
+    CUgraphExec *head = carve(c, p->n_programs, sizeof *head);
+    CUgraphExec *tail = carve(c, p->n_programs, sizeof *tail);
     uint32_t(*grid)[3] = carve(c, p->n_kernels, sizeof *grid);
     FtxProfile *row = carve(c, p->n_kernels + 1, sizeof *row);
     uint32_t longest = 64; /* events: one around each launch and copy of a program, or for some timed runs */
@@ -56,6 +59,8 @@ static size_t lay_out(Session *s, Carve *c, const Device *d)
         s->arg = arg;
         s->graph = graph;
         s->chain = chain;
+        s->head = head;
+        s->tail = tail;
         s->grid = grid;
         s->profile_row = row;
         s->event = event;
@@ -139,8 +144,9 @@ static FtxStatus take_pinned_memory(Session *s, FtxError *err)
     const uint64_t io = aligned(d->plan->head->space_bytes[FTX_SPACE_IO]);
 
     const size_t ring = RING_PARTS * RING_PART_BYTES, report = d->plan->head->exchange ? DEVICE_ALIGN : 0;
+    const size_t masks = aligned(d->plan->head->named_bytes[FTX_NAMED_mask]);
 
-    s->pinned_bytes = out + io + ring + report;
+    s->pinned_bytes = out + io + ring + masks + report;
     FtxStatus status = cuda_check(d->cu,
                                   d->cu->cuMemHostAlloc((void **)&s->pinned, s->pinned_bytes,
                                                         CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE),
@@ -153,7 +159,8 @@ static FtxStatus take_pinned_memory(Session *s, FtxError *err)
     s->out = s->pinned;
     s->io = s->pinned + out;
     s->ring = s->io + io;
-    s->report = report ? (FtxReport *)(void *)(s->ring + ring) : NULL;
+    s->masks = masks ? (uint32_t *)(void *)(s->ring + ring) : NULL;
+    s->report = report ? (FtxReport *)(void *)(s->ring + ring + masks) : NULL;
     s->count = s->report ? (unsigned *)(void *)(s->report + 2) : NULL; /* in a cache line of its own */
     return cuda_check(d->cu, d->cu->cuMemHostGetDevicePointer(&s->space[FTX_SPACE_OUT], s->out, 0), err,
                       "mapping the results' memory");
@@ -245,6 +252,19 @@ FtxStatus cuda_session_zero(Session *s, FtxError *err)
     return status ? status : cuda_wait_stream(s->device, s->stream, 1, err, "clearing the engine's state");
 }
 
+static FtxStatus open_masks(Session *s, FtxError *err)
+{
+    const CudaDriver *cu = s->device->cu;
+    FtxStatus status =
+        cuda_check(cu, cu->cuStreamCreate(&s->masks_stream, CU_STREAM_NON_BLOCKING), err, "a stream for masks");
+
+    if (status)
+        s->masks_stream = NULL;
+    else
+        status = cuda_check(cu, cu->cuEventCreate(&s->masks_there, CU_EVENT_DISABLE_TIMING), err, "an event");
+    return status;
+}
+
 static FtxStatus fill_session(Session *s, uint64_t kv_bytes, FtxError *err)
 {
     const CudaDriver *cu = s->device->cu;
@@ -262,6 +282,8 @@ static FtxStatus fill_session(Session *s, uint64_t kv_bytes, FtxError *err)
         status = take_device_memory(s, err);
     if (!status)
         status = take_pinned_memory(s, err);
+    if (!status && s->masks)
+        status = open_masks(s, err);
     if (!status)
         status = take_pages(s, kv_bytes, err);
     if (status)
@@ -295,6 +317,10 @@ static void empty_session(Session *s)
         cu->cuEventDestroy(s->uploaded);
     if (s->followed)
         cu->cuEventDestroy(s->followed);
+    if (s->masks_there)
+        cu->cuEventDestroy(s->masks_there);
+    if (s->masks_stream)
+        cu->cuStreamDestroy(s->masks_stream);
     if (s->pinned)
         cu->cuMemFreeHost(s->pinned);
     if (s->kept)
@@ -474,6 +500,36 @@ FtxStatus cuda_session_read(Session *s, int named, size_t offset, void *p, size_
     status = cuda_check(cu, cu->cuMemcpyDtoH(p, s->space[named_space[named]] + at, bytes), err,
                         "copying %zu bytes of $%s", bytes, named_name[named]);
     cuda_leave(s->device);
+    return status;
+}
+
+/* --- masks ------------------------------------------------------------------------------------------- */
+
+uint32_t *cuda_session_masks(Session *s)
+{
+    return s->masks;
+}
+
+FtxStatus cuda_session_send_masks(Session *s, int first, int n, FtxError *err)
+{
+    const CudaDriver *cu = s->device->cu;
+    const FtxPlan *head = s->device->plan->head;
+    const size_t row = FTX_MASK_WORDS((size_t)s->device->artifact->facts->vocab) * sizeof *s->masks;
+    const size_t at = (size_t)first * row, bytes = (size_t)n * row;
+    FtxStatus status;
+
+    if (first < 0 || n < 0 || !in_named(s, FTX_NAMED_mask, at, bytes))
+        return outside(FTX_NAMED_mask, at, bytes, err);
+    if (n == 0)
+        return FTX_OK;
+    status = cuda_check(cu,
+                        cu->cuMemcpyHtoDAsync(s->space[FTX_SPACE_STATE] + head->named[FTX_NAMED_mask] + at,
+                                              (char *)s->masks + at, bytes, s->masks_stream),
+                        err, "copying the masks of %d rows", n);
+    if (!status)
+        status = cuda_check(cu, cu->cuEventRecord(s->masks_there, s->masks_stream), err, "marking the masks");
+    if (!status)
+        status = cuda_check(cu, cu->cuStreamWaitEvent(s->stream, s->masks_there, 0), err, "waiting for the masks");
     return status;
 }
 
