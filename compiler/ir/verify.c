@@ -78,7 +78,8 @@ static bool verify_value(const Graph *g, Id id, Diag *d)
                           dtype_name(v->type), dtype_name(type));
     if (v->type == DT_NONE && g->facts & IR_PRECISE)
         return diag_error(d, v->loc, "%%%u = %s has no type after precision", id, ir_op_name(v->op));
-    if (v->type == DT_I32 && v->op != OP_IDS && v->op != OP_ROUTE && v->op != OP_MASK && v->op != OP_SAMPLE && v->op != OP_BEAM)
+    if (v->type == DT_I32 && v->op != OP_IDS && v->op != OP_ROUTE && v->op != OP_MASK && v->op != OP_SAMPLE &&
+        v->op != OP_BEAM)
         return diag_error(d, v->loc, "%%%u = %s: only ids and tokens are integers", id, ir_op_name(v->op));
     return true;
 }

@@ -95,8 +95,8 @@ typedef struct FtxParams {
     int simple;      /* 1: greedy without any processor */
     float typical_p; /* 0: off */
     int n_words;     /* ids of $bad_words[slot] */
-    int logits;      /* 1: the host reads the raw logits, which must be written; FTX_LOGITS_MASKED: so does `mask` (mask.h) */
-    int top_needed;  /* the next token depends only on this many largest raw logits, their ties and the row's
+    int logits; /* 1: the host reads the raw logits, which must be written; FTX_LOGITS_MASKED: so does `mask` (mask.h) */
+    int top_needed; /* the next token depends only on this many largest raw logits, their ties and the row's
                       * log-sum-exp (above 8: nearly always; `sample` checks). 0: the whole row is read */
 } FtxParams;
 

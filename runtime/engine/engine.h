@@ -270,7 +270,7 @@ struct FtxEngine {
     size_t max_text; /* bytes of a prompt */
 
     char *io;
-    FtxOut *out; /* [FTX_OUT_RING][sequences] */
+    FtxOut *out;     /* [FTX_OUT_RING][sequences] */
     uint32_t *masks; /* DeviceApi.masks; NULL: the host applies all masks */
     ProgramLadder step, decode, encode, hidden;
     int ahead;      /* most runs in flight */

@@ -196,8 +196,7 @@ static void fill_params(const FtxEngine *e, Request *r, const FtxRequest *q)
         .sample = q->sample,
         .simple = (q->temperature == 0.0f || r->beam.width) && is_plain(r, q) && !r->masked,
         .typical_p = q->typical_p < 1.0f ? q->typical_p : 0.0f,
-        .logits = r->masked ? FTX_LOGITS_MASKED
-                            : q->logits || e->nan || engine_reads_logits(r) || r->wants_prompt,
+        .logits = r->masked ? FTX_LOGITS_MASKED : q->logits || e->nan || engine_reads_logits(r) || r->wants_prompt,
         .top_needed = needed_logits(e->facts, r, q),
     };
 }

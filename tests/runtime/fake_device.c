@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "fake.h"
+#include "kernels/device/mask.h"
 #include "runtime/device/cache.h"
 
 FakeDevice fake;
@@ -86,7 +87,7 @@ FakeSizes fake_sizes(void)
                        .target = 900};
 }
 
-static void fake_plan(FakeArtifact *f)
+static void fake_plan(FakeArtifact *f, bool masks)
 {
     const FtxFacts *a = &f->facts;
     const uint64_t S = a->sequences, T = a->tokens, C = a->context, B = a->kv_block, V = a->vocab;
@@ -105,6 +106,7 @@ static void fake_plan(FakeArtifact *f)
         [FTX_NAMED_logits] = 4 * S * V,
         [FTX_NAMED_hidden] = 4 * T * a->states,
         [FTX_NAMED_out] = sizeof(FtxOut) * FTX_OUT_RING * S,
+        [FTX_NAMED_mask] = masks ? 4 * S * FTX_MASK_WORDS(V) : 0,
     };
     static const uint32_t space[FTX_NAMED_COUNT] = {
 #define NAMED(name, where, size, what) FTX_SPACE_##where,
@@ -151,7 +153,7 @@ void fake_artifact(FakeArtifact *f, const FakeSizes *s)
     f->facts.decode.temperature = 0.0f;
     memcpy(f->facts.ends, s->ends, sizeof s->ends);
     f->plan.target = s->target;
-    fake_plan(f);
+    fake_plan(f, s->masks);
     f->program[0] = (FtxProgram){.kind = FTX_PROG_STEP, .bucket = 0};
     f->program[1] = (FtxProgram){.kind = FTX_PROG_STEP, .bucket = 16};
     p->n_programs = 2;
@@ -181,6 +183,8 @@ typedef enum CommandKind {
     COMMAND_UPLOAD,
     COMMAND_WRITE,
     COMMAND_RUN,
+    COMMAND_BEGIN,
+    COMMAND_FINISH,
     COMMAND_KEEP,
     COMMAND_WIPE,
     COMMAND_END
@@ -194,6 +198,7 @@ typedef struct Command {
     int T, S;
     bool fails, back;
     uint32_t kept, page; /* of a copy of a KV page; `page`: of one that is wiped, too */
+    int first, n;        /* rows whose masks are copied */
     const char *data;    /* of a write: in the queue's buffers once it is enqueued */
 } Command;
 
@@ -217,7 +222,8 @@ struct Session {
     char *block;
     size_t bytes;
     char *host_io, *io, *state, *out;
-    int32_t *kv; /* [pages][kv_block]: keys */
+    uint32_t *masks; /* the host's; the thread works with those of the state */
+    int32_t *kv;     /* [pages][kv_block]: keys */
     uint32_t pages;
     int32_t *kept; /* [n_kept][kv_block] */
     uint32_t n_kept;
@@ -230,6 +236,7 @@ struct Session {
     unsigned put, got;                /* commands enqueued and done */
     int issued, done;                 /* runs; the second is counted by the thread */
     bool failed;
+    uint32_t begun; /* program of a run whose second part is still to come, + 1; the thread's */
     unsigned random;
 };
 
@@ -293,7 +300,7 @@ static bool must_decode(Session *s, int i)
     const FtxRow *r = (FtxRow *)named_io(s, FTX_NAMED_rows) + i;
     const FtxParams *p = (FtxParams *)named_io(s, FTX_NAMED_params) + i;
 
-    return may_decode(s, i) && !(p->logits && !r->emit && r->kv_len <= r->prompt);
+    return may_decode(s, i) && !(p->logits == 1 && !r->emit && r->kv_len <= r->prompt);
 }
 
 static bool is_decode(Session *s, int i)
@@ -330,7 +337,11 @@ static void check_step(Session *s, const Command *c)
         EXPECT(!f->whole_prompts || r->kv_len >= r->prompt, "row %d has %d tokens of a prompt of %d", i, r->kv_len,
                r->prompt);
         for (int k = 0; k < i; k++)
-            EXPECT(params[i].logits || row[k].slot != r->slot, "slot %d twice", r->slot);
+            EXPECT(params[i].logits == 1 || row[k].slot != r->slot, "slot %d twice", r->slot);
+        EXPECT(params[i].logits != FTX_LOGITS_MASKED || !r->emit || c->kind == COMMAND_FINISH,
+               "row %d has a mask, and the run is not in two parts", i);
+        EXPECT(params[i].logits != FTX_LOGITS_MASKED || (!params[i].simple && !params[i].top_needed),
+               "row %d is drawn from segments", i);
         for (int k = 0; k < params[i].n_bias; k++) {
             const FtxBias *b = &bias[i * (int)f->logit_bias + k];
 
@@ -363,7 +374,7 @@ static void check_early_reads(Session *s, const Command *c)
         for (int p = 0; p < row[i].kv_len - row[i].q_len; p++)
             for (int t = 0; t < c->T; t++)
                 EXPECT(cache(s, row[i].slot, p) != cache(s, token[t].slot, token[t].pos) ||
-                           (params[i].logits && i >= step->decode_rows),
+                           (params[i].logits == 1 && i >= step->decode_rows),
                        "row %d reads position %d, which token %d of the same step writes", i, p, t);
 }
 
@@ -371,6 +382,28 @@ static void check_early_reads(Session *s, const Command *c)
 static int32_t not_finite(const FtxParams *p, int pos)
 {
     return fake.nan_seed && p->seed_low == fake.nan_seed && pos >= fake.nan_at ? NOT_FINITE : 0;
+}
+
+/* Of the ids that row i's mask allows the one with the largest logit; ends are banned below min_length. As on a GPU, any id
+ * where all are banned. */
+static int32_t next_masked(Session *s, int i, const float *logits, const int32_t *ends, const FtxParams *p, int n)
+{
+    const uint32_t V = s->device->artifact->facts->vocab;
+    const uint32_t *bits = (uint32_t *)named_state(s, FTX_NAMED_mask) + (size_t)i * FTX_MASK_WORDS(V);
+    int32_t best = 0;
+    float high = -INFINITY;
+
+    for (uint32_t v = 0; v < V; v++) {
+        bool banned = !(bits[v / 32] >> v % 32 & 1);
+
+        for (int k = 0; k < p->n_ends && n < p->min_length; k++)
+            banned = banned || ends[k] == (int32_t)v;
+        if (!banned && logits[v] > high) {
+            high = logits[v];
+            best = (int32_t)v;
+        }
+    }
+    return best;
 }
 
 static void run_row(Session *s, int i)
@@ -419,6 +452,8 @@ static void run_row(Session *s, int i)
     next = fake_next(ids, n,
                      fake_words(fake_seed((uint64_t)p->seed_high << 32 | p->seed_low, p->sample), words, p->n_words),
                      f->vocab, ends, p->n_ends, p->min_length);
+    if (p->logits == FTX_LOGITS_MASKED)
+        next = next_masked(s, i, logits, ends, p, n);
     if (n + 1 >= r->limit)
         finish = 2;
     for (int k = 0; k < p->n_ends; k++)
@@ -456,9 +491,28 @@ static void do_run(Session *s, const Command *c)
         run_row(s, i);
 }
 
+/* As late as a copy may be. */
+static void copy_masks(Session *s, const Command *c)
+{
+    const size_t row = FTX_MASK_WORDS(s->device->artifact->facts->vocab) * sizeof *s->masks;
+
+    memcpy((char *)named_state(s, FTX_NAMED_mask) + (size_t)c->first * row, (char *)s->masks + (size_t)c->first * row,
+           (size_t)c->n * row);
+}
+
 static void do_command(Session *s, const Command *c)
 {
-    if (c->kind == COMMAND_UPLOAD) {
+    if (c->kind == COMMAND_FINISH && !s->failed) {
+        EXPECT(s->begun == c->program + 1, "program %u is finished, begun was %u", c->program, s->begun - 1);
+        s->begun = 0;
+        copy_masks(s, c);
+        do_run(s, c);
+    } else if (c->kind == COMMAND_BEGIN) {
+        EXPECT(!s->begun, "%u", s->begun);
+        s->begun = c->program + 1;
+    } else if (s->begun && c->kind != COMMAND_END && !s->failed) {
+        wrong("command %d between the two parts of a run", c->kind);
+    } else if (c->kind == COMMAND_UPLOAD) {
         memset(s->io, 0xee, s->device->plan->head->space_bytes[FTX_SPACE_IO]);
         memcpy(s->io, s->host_io, c->bytes);
     } else if (c->kind == COMMAND_WRITE) {
@@ -516,7 +570,7 @@ static void put(Session *s, const Command *c)
     if (c->kind == COMMAND_WRITE)
         slot->data = memcpy(s->written[s->put % QUEUE], c->data, c->bytes);
     s->put++;
-    s->issued += c->kind == COMMAND_RUN;
+    s->issued += c->kind == COMMAND_RUN || c->kind == COMMAND_FINISH;
 
     const int ahead = s->issued - __atomic_load_n(&s->done, __ATOMIC_RELAXED);
 
@@ -598,7 +652,7 @@ static FtxStatus fake_session_open(Device *d, uint64_t kv_bytes, Session **out, 
     s->device = d;
     s->pages = *pages;
     s->bytes = 2 * space[FTX_SPACE_IO] + space[FTX_SPACE_STATE] + (space[FTX_SPACE_OUT] + 63) / 64 * 64 +
-               cache_bytes(d->plan, s->pages);
+               cache_bytes(d->plan, s->pages) + d->plan->head->named_bytes[FTX_NAMED_mask];
     s->block = memory_alloc(&d->memory, s->bytes, 64);
     if (!s->block) {
         const FtxStatus status = memory_fail(err, "a fake session's state", s->bytes);
@@ -612,6 +666,8 @@ static FtxStatus fake_session_open(Device *d, uint64_t kv_bytes, Session **out, 
     s->out = s->state + space[FTX_SPACE_STATE];
     memset(s->out, 0, space[FTX_SPACE_OUT]);
     s->kv = (int32_t *)(void *)(s->out + (space[FTX_SPACE_OUT] + 63) / 64 * 64);
+    if (d->plan->head->named_bytes[FTX_NAMED_mask])
+        s->masks = (uint32_t *)(void *)((char *)s->kv + cache_bytes(d->plan, s->pages));
     fake.sessions++;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
@@ -701,17 +757,18 @@ static FtxStatus fake_settle(Session *s, FtxError *err)
     return FTX_OK;
 }
 
-static FtxStatus run_once(Session *s, uint32_t program, int T, int S, FtxError *err)
+/* kind: a run, or the second part of one with masks of rows [first, first + n). */
+static FtxStatus run_once(Session *s, CommandKind kind, uint32_t program, int T, int S, int first, int n, FtxError *err)
 {
     const bool fails = ++fake.runs == fake.fail_at;
 
-    fake_called('r');
+    fake_called(kind == COMMAND_RUN ? 'r' : 'f');
     if (fake.runs <= (int)(sizeof fake.rows / sizeof *fake.rows))
         fake.rows[fake.runs - 1] = S;
     fake.decode_runs += s->device->plan->programs[program].kind == FTX_PROG_DECODE;
     if (fails && !fake.fail_late)
         return ftx_fail(err, FTX_EDEVICE, "the fake device has failed");
-    put(s, &(Command){.kind = COMMAND_RUN, .program = program, .T = T, .S = S, .fails = fails});
+    put(s, &(Command){.kind = kind, .program = program, .T = T, .S = S, .first = first, .n = n, .fails = fails});
     return FTX_OK;
 }
 
@@ -720,8 +777,27 @@ static FtxStatus fake_run(Session *s, uint32_t program, int T, int S, int times,
     FtxStatus status = FTX_OK;
 
     for (int i = 0; i < times && !status; i++)
-        status = run_once(s, program, T, S, err);
+        status = run_once(s, COMMAND_RUN, program, T, S, 0, 0, err);
     return status;
+}
+
+static uint32_t *fake_masks(Session *s)
+{
+    return s->masks;
+}
+
+static FtxStatus fake_begin(Session *s, uint32_t program, int T, int S, FtxError *err)
+{
+    (void)err;
+    fake_called('b');
+    put(s, &(Command){.kind = COMMAND_BEGIN, .program = program, .T = T, .S = S});
+    return FTX_OK;
+}
+
+static FtxStatus fake_finish(Session *s, uint32_t program, int T, int S, int first, int n, FtxError *err)
+{
+    EXPECT(first >= 0 && n >= 0 && first + n <= S, "%d %d of %d", first, n, S);
+    return run_once(s, COMMAND_FINISH, program, T, S, first, n, err);
 }
 
 static FtxStatus fake_keep_open(Session *s, uint32_t n, FtxError *err)
@@ -767,7 +843,7 @@ static FtxStatus fake_time(Session *s, uint32_t program, int T, int S, int repea
     FtxStatus status = FTX_OK;
 
     for (int i = 0; i < repeat && !status; i++) {
-        status = run_once(s, program, T, S, err);
+        status = run_once(s, COMMAND_RUN, program, T, S, 0, 0, err);
         times[i] = (fake.time_us > 0.0 ? fake.time_us : 100.0) + (i * 7) % repeat +
                    (T > S ? fake.prompt_us + T * fake.token_us : 0.0);
     }
@@ -795,7 +871,8 @@ static FtxStatus fake_trace(Session *s, Trace *t, FtxError *err)
         .session_open = fake_session_open, .session_close = fake_session_close, .io = fake_io, .out = fake_out, \
         .upload = fake_upload, .settle = fake_settle, .write = fake_write, .read = fake_read, .run = fake_run, \
         .keep_open = fake_keep_open, .keep = fake_keep, .wipe = fake_wipe, .wait = fake_wait, .check = fake_check, \
-        .asynchronous = is_asynchronous, .profile = fake_profile, .time = fake_time, .trace = fake_trace, \
+        .asynchronous = is_asynchronous, .masks = is_asynchronous ? fake_masks : NULL, .begin = fake_begin, \
+        .finish = fake_finish, .profile = fake_profile, .time = fake_time, .trace = fake_trace, \
     }
 
 const DeviceApi fake_device = TABLE(false);

@@ -52,6 +52,7 @@ static void open_soak(Bed *b, bool asynchronous)
     b->sizes.sequences = 6;
     b->sizes.kv_pages = 40;
     b->sizes.n_ends = 3;
+    b->sizes.masks = asynchronous;
     b->sizes.states = STATES;
     b->sizes.ends[1] = 23;
     b->sizes.ends[2] = 42;

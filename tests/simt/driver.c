@@ -235,6 +235,12 @@ static CUresult host_StreamQuery(CUstream s)
     (void)s;
     return CUDA_SUCCESS;
 }
+/* Work is done when it is enqueued. */
+static CUresult host_StreamWaitEvent(CUstream s, CUevent e, unsigned flags)
+{
+    (void)s, (void)e, (void)flags;
+    return CUDA_SUCCESS;
+}
 static CUresult host_StreamBeginCapture(CUstream s, CUstreamCaptureMode mode)
 {
     (void)mode;
@@ -457,6 +463,7 @@ static const CudaDriver table = {
     F(StreamCreate),
     F(StreamDestroy),
     F(StreamQuery),
+    F(StreamWaitEvent),
     F(StreamBeginCapture),
     F(StreamEndCapture),
     F(EventCreate),

@@ -309,6 +309,77 @@ static void draw_samples(FtxModel *host)
     ftx_model_close(cpu);
 }
 
+/* Every third id; after three tokens only `end`. */
+static bool allow(void *user, int sample, const int32_t *ids, size_t count, uint32_t *bits)
+{
+    const int32_t *end = user;
+
+    (void)sample, (void)ids;
+    for (int32_t id = (int32_t)count % 3; id < 307; id += 3)
+        bits[id / 32] |= 1u << id % 32;
+    for (int w = 0; w < 10 && count == 3; w++)
+        bits[w] = *end / 32 == w ? 1u << *end % 32 : 0;
+    return true;
+}
+
+/* Tokens that the device draws under a mask are those that the host draws, which it does where log-probabilities are
+ * asked for. The third request has no mask. */
+static void draw_masked(FtxModel *model)
+{
+    static const struct {
+        float temperature, top_p, repetition;
+        int top_k;
+    } how[] = {{0.0f, 1.0f, 1.0f, 0},
+               {0.0f, 1.0f, 1.4f, 0},
+               {1.0f, 1.0f, 1.0f, 0},
+               {1.1f, 0.8f, 1.0f, 0},
+               {1.0f, 0.9f, 1.2f, 20}};
+    enum { REQUESTS = 3, NEW = 5 };
+    static int32_t ids[REQUESTS][32], end = 89;
+
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        static GoldenAnswer answers[2][REQUESTS]; /* the device's, the host's */
+
+        memset(answers, 0, sizeof answers);
+        for (int host = 0; host < 2; host++) {
+            FtxEngine *engine = golden_engine(model);
+
+            for (int k = 0; k < REQUESTS; k++) {
+                FtxRequest r = ftx_request_default(model);
+
+                r.ids_count = (size_t)(5 + 7 * k);
+                for (size_t at = 0; at < r.ids_count; at++)
+                    ids[k][at] = 4 + (int32_t)(at * 37 + (size_t)k * 11) % 290;
+                r.ids = ids[k];
+                r.temperature = how[i].temperature;
+                r.top_p = how[i].top_p;
+                r.top_k = how[i].top_k;
+                r.repetition_penalty = how[i].repetition;
+                r.seed = i;
+                r.max_new = NEW;
+                r.stop_ids = &end;
+                r.stop_ids_count = 1;
+                r.logprobs = host;
+                r.mask = k < 2 ? allow : NULL;
+                r.mask_user = &end;
+                r.user = &answers[host][k];
+                golden_submit(engine, &r);
+            }
+            golden_finish(engine);
+            ftx_engine_close(engine);
+        }
+        for (int k = 0; k < REQUESTS; k++) {
+            const GoldenAnswer *a = &answers[0][k];
+
+            assert_int_equal(a->n, answers[1][k].n);
+            assert_memory_equal(a->ids, answers[1][k].ids, a->n * sizeof *a->ids);
+            for (size_t at = 0; at < a->n && k < 2; at++)
+                assert_true(at == 3 ? a->ids[at] == end : a->ids[at] % 3 == (int32_t)at % 3);
+            assert_true(k == 2 || a->n <= 4);
+        }
+    }
+}
+
 /* Diverse beam search. Expected: the result of the CPU kernels, which have their own test against kernels/ref. */
 static void search_groups(FtxModel *host)
 {
@@ -409,9 +480,10 @@ static void check_model(const char *name, const char *type, const char *tokens, 
 {
     const char *build_dir = getenv("FTX_BUILD");
     char checkout[100], golden[140], dir[600], path[700];
-    char weights[60], most[60], lanes[60], sequences[60], sums[60];
+    char weights[60], most[60], lanes[60], sequences[60], sums[60], masks[60];
     Override overrides[] = {{weights},           {most},  {sequences}, {"limits.context=104"},
-                            {"kv.block_size=8"}, {lanes}, {sums}};
+                            {"kv.block_size=8"}, {lanes}, {sums},      {masks}};
+    const bool masked = !fixed && width == 1;
     FtxOptions options = {.size = sizeof(FtxOptions), .device = FTX_DEVICE_CUDA};
     FtxModel *model;
     FtxError err;
@@ -423,6 +495,7 @@ static void check_model(const char *name, const char *type, const char *tokens, 
     snprintf(checkout, sizeof checkout, "tests/models/%s", name);
     snprintf(golden, sizeof golden, "%s/golden.json", checkout);
     snprintf(sums, sizeof sums, "precision.sums=%s", fixed ? "fixed" : "free");
+    snprintf(masks, sizeof masks, "limits.masks=%s", masked ? "true" : "false");
     snprintf(dir, sizeof dir, "%s/simt-%s-%s-%d%s", build_dir, name, type, width, fixed ? "-fixed" : "");
     snprintf(path, sizeof path, "%s.ftx", dir);
     Build *build = build_open(dir);
@@ -443,6 +516,8 @@ static void check_model(const char *name, const char *type, const char *tokens, 
     } else {
         generate(model, prompts, 1, 1, thorough ? 24 : 6, tolerance); /* one row */
         generate(model, prompts, 0, 3, thorough ? 24 : 4, tolerance); /* four, prompts in chunks beside single tokens */
+        if (masked)
+            draw_masked(model);
         if (fixed)
             answer_alone(model);
         else if (strcmp(name, "tiny-llama") == 0 && strcmp(type, "fp32") == 0)

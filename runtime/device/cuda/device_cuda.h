@@ -110,14 +110,14 @@ struct Session {
     CUstream masks_stream; /* copies them while the layers before `mask` run */
     CUevent masks_there;   /* recorded after the last of these copies */
     bool begun;            /* cuda_program_begin has enqueued its part */
-    CUevent uploaded; /* recorded after the last copy of IO */
-    CUevent followed; /* recorded in the caller's stream */
+    CUevent uploaded;      /* recorded after the last copy of IO */
+    CUevent followed;      /* recorded in the caller's stream */
 
-    CUdeviceptr *arg;    /* [n_operands] */
-    CUgraphExec *graph;  /* [n_programs], NULL: launched one by one */
-    CUgraphExec *chain;  /* [n_programs]: FTX_CHAIN runs in one; NULL: there is none */
+    CUdeviceptr *arg;         /* [n_operands] */
+    CUgraphExec *graph;       /* [n_programs], NULL: launched one by one */
+    CUgraphExec *chain;       /* [n_programs]: FTX_CHAIN runs in one; NULL: there is none */
     CUgraphExec *head, *tail; /* [n_programs]: the launches before `mask`, and from there on; NULL: there is none */
-    uint32_t (*grid)[3]; /* [n_kernels], of the last T and S */
+    uint32_t (*grid)[3];      /* [n_kernels], of the last T and S */
     int grid_T, grid_S;
     FtxProfile *profile_row; /* [n_kernels], and one of copied weights */
     CUevent *event;          /* [n_events]: made when time or profile first asks */

@@ -372,8 +372,8 @@ static FtxStatus enqueue(Session *s, uint32_t program, int T, int S, int times, 
     if (status)
         return status;
     if (!watched(s) && !s->graph[program])
-        return launch_part(s, &s->device->plan->programs[program], whole(&s->device->plan->programs[program], times), T, S,
-                           err);
+        return launch_part(s, &s->device->plan->programs[program], whole(&s->device->plan->programs[program], times), T,
+                           S, err);
     for (int i = 0, n; i < times && !status; i += n) {
         n = !watched(s) && s->chain[program] && times - i >= FTX_CHAIN ? FTX_CHAIN : 1;
         if (watched(s))
