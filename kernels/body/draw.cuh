@@ -12,7 +12,8 @@
 // Paths, by what the row needs:
 //   all       no filter: the sums of tiles, or of segments, lead to one of them, its values to the token.
 //   few       the want-th greatest tile maximum is a lower bound of the want-th greatest value. All values at or above
-//             it (one to a few times `want`) are listed and sorted in shared memory.
+//             it (one to a few times `want`) are listed and sorted in shared memory; all finite ones, if fewer than `want`
+//             tiles have any: a mask may leave a handful.
 //   segments  `few`, with what the LM head's kernel has written (body/segments.cuh): the maxima of segments give the
 //             bound; candidates, or the logits of the few segments that reach it, give the list. The list may hold
 //             more values below what is kept, so the token is the same. Processors that only lower values change
@@ -629,14 +630,14 @@ template <class K> struct Draw {
                 const float low = candidates() ? segment_bound_short(k)
                                   : exact      ? candidate_floor(top + logf(0.999f * p.min_p) * p.temperature)
                                   : segments()    ? segment_bound(want)
-                                               : tile_bound(want);
+                                               : candidate_floor(tile_bound(want));
                 bool all = segments() ? collect_segments(low, false) : collect(low);
                 if (all && lowers())
                     all = lower();
                 else if (all && segments() && k && room.n <= 32)
                     return warp_id() == 0 ? draw_few(p, room.n) : 0;
                 if (all)
-                    n = keep_of_list(p, k, lowers() ? low : negative_infinity(), exact || (segments() && low == lowest));
+                    n = keep_of_list(p, k, lowers() ? low : negative_infinity(), exact || low == lowest);
                 if (candidates() && n < 0) {
                     collect_segments(low, true);
                     top_tiles();
