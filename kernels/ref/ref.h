@@ -173,6 +173,9 @@ typedef struct RefRow {
     const int32_t *words;   /* [params.n_words]: words one after another, of each the last id as ~id */
 } RefRow;
 
+/* -infinity for ids of logits[V] whose bit is 0 in bits[V / 32]. */
+void ref_mask(const uint32_t *bits, int V, float *logits);
+
 /* Processors before temperature: logit bias, repetition, presence and frequency, no-repeat n-gram,
  * bad words, end ids before the least length. */
 void ref_penalties(const RefRow *r, const float *logits, int V, double *z);

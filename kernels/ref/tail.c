@@ -5,6 +5,13 @@
 #include <math.h>
 #include <stdlib.h>
 
+void ref_mask(const uint32_t *bits, int V, float *logits)
+{
+    for (int id = 0; id < V; id++)
+        if (!(bits[id / 32] >> id % 32 & 1))
+            logits[id] = -INFINITY;
+}
+
 void ref_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
     uint32_t c[4] = {counter[0], counter[1], counter[2], counter[3]}, k[2] = {key[0], key[1]};

@@ -200,6 +200,7 @@ static void compute(Machine *m, Id id)
         break;
     }
     case OP_IDS:
+    case OP_MASK:
     case OP_SAMPLE:
     case OP_BEAM:
         for (int64_t i = 0; i < n; i++)
