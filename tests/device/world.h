@@ -11,7 +11,7 @@ enum { TOKENS = 200, SEQUENCES = 4, N = 128, K = 64, WEIGHT_BYTES = 20480, TABLE
 
 static const char strings[] = "\0embed__x\0linear__x\0matmul\0sample__x\0embedding\0layer 0: "
                               "up\0head\0%12\0random\0random_codes\0all_reduce\0all_gather\0"
-                              "gather_logits\0linear_sum\0";
+                              "gather_logits\0linear_sum\0mask\0";
 enum {
     STR_EMBED = 1,
     STR_LINEAR = 10,
@@ -26,7 +26,8 @@ enum {
     STR_ALL_REDUCE = 88,
     STR_ALL_GATHER = 99,
     STR_GATHER_LOGITS = 110,
-    STR_LINEAR_SUM = 124
+    STR_LINEAR_SUM = 124,
+    STR_MASK = 135
 };
 
 typedef struct World {

@@ -37,10 +37,11 @@ static int open_all(void **state)
     snprintf(dir, sizeof dir, "%s/simt-mask", getenv("FTX_BUILD"));
     build = build_open(dir);
     for (int i = 0; i < CASES; i++) {
-        snprintf(text, sizeof text,
-                 "#include \"mask.cuh\"\nnamespace in_%s {\nstruct Config { static constexpr int V = %d, THREADS = %d; };\n"
-                 "extern \"C\" __global__ void %s(const MaskArgs a) { mask<Config>(a); }\n}\nusing in_%s::%s;\n",
-                 cases[i].name, cases[i].V, cases[i].threads, cases[i].name, cases[i].name, cases[i].name);
+        snprintf(
+            text, sizeof text,
+            "#include \"mask.cuh\"\nnamespace in_%s {\nstruct Config { static constexpr int V = %d, THREADS = %d; };\n"
+            "extern \"C\" __global__ void %s(const MaskArgs a) { mask<Config>(a); }\n}\nusing in_%s::%s;\n",
+            cases[i].name, cases[i].V, cases[i].threads, cases[i].name, cases[i].name, cases[i].name);
         build_add(build, cases[i].name, text);
     }
     build_run(build);
