@@ -6,9 +6,10 @@
  *     ftxc compile tests/bench/masks.lua --no-weights -o masks.ftx
  *     bench_masks masks.ftx [rows] [threads] [cpu | cuda]         default: 64 rows, all threads, cpu; for figures: 1 thread
  *     ftxc compile specs/llama-3.1-8b.lua -t h200 --no-weights -D limits.masks=true -o 8b.ftx
- *     bench_masks 8b.ftx 64 16 cuda
+ *     bench_masks 8b.ftx 64 16 cuda [us]
  *
- * Masks are prepared, so the library that makes them (llguidance: some 50 us each) takes no part. Weights are random:
+ * Masks are prepared, so the library that makes them (llguidance: some 50 us each) takes no part; with `us` each takes so
+ * many microseconds of the engine's thread. Weights are random:
  * probabilities are nearly the same for all ids, which is the worst case for top-p. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@ static Text texts[MOST_ROWS];
 
 static uint32_t *bits_from; /* [words] */
 static size_t words;
+static double mask_us;
 
 /* Processor time, of all threads: other programs change it little. With several threads it counts those that spin, too. */
 static double now_us(void)
@@ -56,8 +58,12 @@ static void must(FtxStatus s, const FtxError *err)
 
 static bool allow(void *user, int sample, const int32_t *ids, size_t count, uint32_t *bits)
 {
+    const double from = mask_us > 0.0 ? clock_us() : 0.0;
+
     (void)user, (void)sample, (void)ids, (void)count;
     memcpy(bits, bits_from, words * sizeof *bits);
+    while (mask_us > 0.0 && clock_us() - from < mask_us)
+        ;
     return true;
 }
 
@@ -197,12 +203,13 @@ int main(int argc, char **argv)
     FtxError err;
 
     if (argc < 2) {
-        fprintf(stderr, "usage: bench_masks FILE.ftx [rows] [threads] [cpu | cuda]\n");
+        fprintf(stderr, "usage: bench_masks FILE.ftx [rows] [threads] [cpu | cuda] [us]\n");
         return 2;
     }
     o.random_weights = 1;
     o.threads = argc > 3 ? atoi(argv[3]) : 0;
     o.device = argc > 4 && strcmp(argv[4], "cuda") == 0 ? FTX_DEVICE_CUDA : FTX_DEVICE_CPU;
+    mask_us = argc > 5 ? atof(argv[5]) : 0.0;
     if (o.device == FTX_DEVICE_CUDA) {
         measure = clocked_us;
         rounds = 3;

@@ -24,7 +24,7 @@ static const char *const model =
     "%10 = attend_paged %9 - {kv_heads=1 layer=0 scale=0.5} : [T,8] fp32\n"
     "%11 = select_last %10 : [S,8] fp32\n"
     "%12 = linear %11 %2 - : [S,10] fp32\n"
-    "%13 = sample %12 : [S] i32\n"
+    "%13 = sample %12 - : [S] i32\n"
     "output %13\n";
 
 static char *printed(const Graph *g)
