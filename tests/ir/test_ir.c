@@ -293,6 +293,8 @@ static void op_mistakes(void **state)
         {"select_last %9", "select_last: x is [S,8], it must have a row for each token"},
         {"sample %6", "sample: logits is [T,2,4], it must have 2 dimensions"},
         {"sample %3", "sample: logits are [T,8], they must have a row for each sequence: select_last comes before"},
+        {"mask %3", "mask: logits are [T,8], they must have a row for each sequence: select_last comes before"},
+        {"sample %9 %18", "sample: masked is [S], it must be the mask of the same logits"},
         {"beam %9 %9", "beam: sampled is [S,8], it must have 1 dimension"},
         {"act %3 {kind=\"gelu\"}", "act: kind is \"gelu\", it must be one of: "},
         {"concat %2 %17", "concat: w is [10,8], w is [5,9]; only the first size may differ"},

@@ -385,17 +385,20 @@ static int32_t not_finite(const FtxParams *p, int pos)
 }
 
 /* Of the ids that row i's mask allows the one with the largest logit; ends are banned below min_length. As on a GPU, any id
- * where all are banned. */
-static int32_t next_masked(Session *s, int i, const float *logits, const int32_t *ends, const FtxParams *p, int n)
+ * where all are banned. *finite: the mask allows one at all. */
+static int32_t next_masked(Session *s, int i, const float *logits, const int32_t *ends, const FtxParams *p, int n,
+                           bool *finite)
 {
     const uint32_t V = s->device->artifact->facts->vocab;
     const uint32_t *bits = (uint32_t *)named_state(s, FTX_NAMED_mask) + (size_t)i * FTX_MASK_WORDS(V);
     int32_t best = 0;
     float high = -INFINITY;
+    bool any = false;
 
     for (uint32_t v = 0; v < V; v++) {
         bool banned = !(bits[v / 32] >> v % 32 & 1);
 
+        any = any || !banned;
         for (int k = 0; k < p->n_ends && n < p->min_length; k++)
             banned = banned || ends[k] == (int32_t)v;
         if (!banned && logits[v] > high) {
@@ -403,6 +406,7 @@ static int32_t next_masked(Session *s, int i, const float *logits, const int32_t
             best = (int32_t)v;
         }
     }
+    *finite = any;
     return best;
 }
 
@@ -421,6 +425,7 @@ static void run_row(Session *s, int i)
     int32_t *history = (int32_t *)named_state(s, FTX_NAMED_history) + (size_t)r->slot * f->context;
     const int32_t decoded = by_role(s) && is_decode(s, i) ? DECODED : 0;
     int32_t ids[MOST_CONTEXT], next;
+    bool finite = true;
     int finish = 0, nan = 0;
 
     fake.params = *p;
@@ -453,7 +458,7 @@ static void run_row(Session *s, int i)
                      fake_words(fake_seed((uint64_t)p->seed_high << 32 | p->seed_low, p->sample), words, p->n_words),
                      f->vocab, ends, p->n_ends, p->min_length);
     if (p->logits == FTX_LOGITS_MASKED)
-        next = next_masked(s, i, logits, ends, p, n);
+        next = next_masked(s, i, logits, ends, p, n, &finite);
     if (n + 1 >= r->limit)
         finish = 2;
     for (int k = 0; k < p->n_ends; k++)
@@ -461,7 +466,7 @@ static void run_row(Session *s, int i)
             finish = 1;
     if (!fake.lose_results) {
         out->token = fake.token ? fake.token : next;
-        out->logprob = nan ? NAN : -(float)next;
+        out->logprob = finite && !nan ? -(float)next : NAN;
         out->finish = finish;
         __atomic_store_n(&out->length, n, __ATOMIC_RELEASE);
     }

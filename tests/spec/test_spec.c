@@ -248,6 +248,14 @@ static void test_overrides(void **state)
     assert_int_equal(r.spec.graph->limits.bad_words, 16);
     drop(&r);
 
+    r = read_good("specs/fable.lua", "limits.masks=true");
+    assert_int_equal(count_ops(r.spec.graph, OP_MASK), 1);
+    assert_int_equal(ir_value(r.spec.graph, ir_value(r.spec.graph, r.spec.graph->output)->args[1])->op, OP_MASK);
+    drop(&r);
+    r = read_good("specs/fable.lua", "limits.masks=false");
+    assert_int_equal(count_ops(r.spec.graph, OP_MASK), 0);
+    drop(&r);
+
     r = read_good("tests/models/tiny-roberta", "graph.layers=1 graph.pooling=mean weights=");
     assert_int_equal(r.spec.layers, 1);
     assert_int_equal(count_ops(r.spec.graph, OP_POOL_MEAN), 1);
