@@ -418,7 +418,8 @@ typedef struct FtxRequest {
     uint64_t fair_key; /* whose request it is: a user, a tenant */
 
     /* Log-probabilities under the raw logits. They and masks are computed on the host from logits that are read after
-     * each step, so on a GPU no step runs ahead while such a request runs. Not with a beam search. */
+     * each step, so on a GPU no step runs ahead while such a request runs. Masks alone are applied by a GPU where the
+     * artifact was compiled with -D limits.masks=true. Not with a beam search. */
     int top_logprobs;    /* 0 to 20: of so many likeliest tokens at each place, FtxEvent.top */
     int prompt_logprobs; /* 1: of the prompt's tokens from the second on, FtxEvent.prompt_logprobs. Decoders */
 

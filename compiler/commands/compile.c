@@ -29,7 +29,7 @@ static const Option table[] = {
      AT(tune), 0},
     {"--define", 'D', OPT_LIST, "FIELD=VALUE",
      "set a field of the spec: -D limits.context=256; with -D precision.sums=fixed a GPU gives a request the same bits "
-     "whatever runs beside it",
+     "whatever runs beside it, with -D limits.masks=true it applies grammars at hardly any cost",
      AT(defines), 0},
     {"--lora", 0, OPT_LIST, "DIR", "merge a LoRA adapter of PEFT into the weights; several: in their order",
      AT(adapters), 0},
