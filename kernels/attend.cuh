@@ -11,6 +11,8 @@
 //   sinks       a key more with this score and no value
 //   CHUNK       0: none; else a token sees its own run of CHUNK keys up to itself: runs begin at multiples of CHUNK
 //   PREFIX      with PLACE 0: a token sees all of its prompt but the last TAIL tokens, too
+//   REACH       0: none; else with PLACE 1 SCALE * (by_query[i,h,d] + by_key[j,h,d]) is added to a score, both [T,H,REACH],
+//               d = j - i + REACH/2 or the nearest there is
 //   ROUNDED     slopes are multiplied by j and by SCALE in place of j - i, with slope, j and their product as bf16 holds them
 //
 // A block takes one head of one token. Warp w takes tiles of 32 keys w, w + WARPS, ... from the first key that the token
@@ -32,6 +34,7 @@ struct AttendArgs {
     const int *pages;
     const void *k, *v, *cross_k, *cross_v;
     const int *owner; // of positions of the lanes of a beam search: [slots][CONTEXT]
+    const void *by_query, *by_key;
     void *y;
 };
 
@@ -65,7 +68,7 @@ template <class K> struct AttendRows {
 // x as bf16 holds it.
 DEVICE float as_bf16(float x) { return to_float(from_float<bf16>(x)); }
 
-template <class K> // K: T KV H G E PLACE CAUSAL WINDOW SPAN BEAM BLOCK CONTEXT SOURCE SCALE SOFTCAP WARPS CHUNK ROUNDED PREFIX TAIL
+template <class K> // K: T KV H G E PLACE CAUSAL WINDOW SPAN BEAM BLOCK CONTEXT SOURCE SCALE SOFTCAP WARPS CHUNK ROUNDED PREFIX TAIL REACH
 DEVICE void attend(const AttendArgs &a)
 {
     typedef typename K::T T;
@@ -112,6 +115,12 @@ DEVICE void attend(const AttendArgs &a)
                 s = tanhf(s / (K::SOFTCAP > 0.0f ? K::SOFTCAP : 1.0f)) * K::SOFTCAP;
             if (K::SPAN > 0)
                 s += a.bias[h * K::SPAN + most(-HALF, least(HALF, j - i)) + HALF];
+            if (K::REACH > 0) {
+                const int d = most(-(K::REACH / 2), least(K::REACH / 2, j - i)) + K::REACH / 2;
+                const i64 own_row = (i64)t * K::H + h, key_row = (i64)(row.q_start + j) * K::H + h;
+                s = fmaf(K::SCALE, to_float(((const T *)a.by_query)[own_row * K::REACH + d]) +
+                                       to_float(((const T *)a.by_key)[key_row * K::REACH + d]), s);
+            }
             if (K::SLOPES && K::ROUNDED)
                 s = fmaf(as_bf16(as_bf16(a.slopes[h]) * as_bf16((float)j)), K::SCALE, s);
             else if (K::SLOPES)

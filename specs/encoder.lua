@@ -38,6 +38,11 @@ local fields = {
   rope = config.options({}),                                        -- see nn.rope; empty: none
   rope_windowed = config.options({}),                               -- of layers with a window
   windows = config.options({}),                                     -- keys that a token sees on either side; 0: all
+  -- names.relative, an embedding of relative positions, of which each layer makes numbers of queries and of keys: max_distance,
+  -- buckets and reach of nn.distance_heads; norm: its rows are normed (names.relative_norm). Empty: none
+  relative = config.options({}),
+  scale = config.number(0, 1024, 0),                                -- of scores; 0: E^-1/2
+  project_bias = config.flag(true),                                 -- of names.project
   buckets = config.count(0, 1024, 0),                               -- rows of names.distances, biases by distance; 0: none
   causal = config.flag(false),                                      -- a token sees its text up to itself
   -- tokens: no vector of a text, and those of the tokens are what the head makes of them
@@ -66,6 +71,23 @@ local function projections(c, x, name)
   return part(0), part(1), part(2)
 end
 
+-- Numbers of q and k for each distance: what the linear layers of keys and of queries make of its embedding, times q and k.
+local function by_distance(c, q, k, name)                           -- q, k [T, H, E]
+  local n, at = c.names, c.relative
+  local r = nn.weight(n.relative .. ".weight", { 2 * (at.buckets > 0 and at.buckets or at.max_distance), c.hidden })
+  if at.norm then
+    local norm = n.relative_norm
+    r = nn.norm_rows(r, nn.weight(norm .. ".weight", { c.hidden }), nn.weight(norm .. ".bias", { c.hidden }), c.norm_eps)
+  end
+  local function times(heads, part)
+    local w, b = nn.weight(name .. part .. ".weight", { c.hidden, c.hidden }), nn.weight(name .. part .. ".bias", { c.hidden })
+    return nn.head_linear(heads, nn.distance_heads(w, b, r, {
+      heads = c.heads, max_distance = at.max_distance, buckets = at.buckets, reach = at.reach,
+    }))
+  end
+  return times(q, n.relative_k or n.k), times(k, n.relative_q or n.q) -- [T, H, 2 * reach + 1]
+end
+
 local function attention(c, x, name, layer)                         -- x [T, D]
   local q, k, v = projections(c, x, name)
   q, k, v = nn.split_heads(q, c.heads), nn.split_heads(k, c.heads), nn.split_heads(v, c.heads)
@@ -73,7 +95,10 @@ local function attention(c, x, name, layer)                         -- x [T, D]
   local rope = window > 0 and c.rope_windowed or c.rope
   if rope.theta or rope.freqs then q, k = nn.rope(q, rope), nn.rope(k, rope) end
   local bias = c.buckets > 0 and nn.distance_bias(nn.weight(c.names.distances .. ".weight", { c.buckets, c.heads }))
-  local y = nn.attend_full(q, k, v, { causal = c.causal, window = window, bias = bias })
+  local options = { causal = c.causal, window = window, bias = bias }
+  if c.scale > 0 then options.scale = c.scale end
+  if c.relative.reach then options.by_query, options.by_key = by_distance(c, q, k, name) end
+  local y = nn.attend_full(q, k, v, options)
   return blocks.project(nn.join_heads(y), name .. c.names.out, c.hidden, c.out_bias)
 end
 
@@ -134,7 +159,7 @@ return function(given)
   if c.types > 0 then h = h + nn.types(table_of(n.types, c.types)) end
   if n.positions then h = h + nn.positions(table_of(n.positions, c.positions), c.first_position) end
   if n.embedding_norm then h = norm(c, h, n.embedding_norm) end
-  if c.project or columns ~= c.hidden then h = blocks.project(h, n.project, c.hidden) end
+  if c.project or columns ~= c.hidden then h = blocks.project(h, n.project, c.hidden, c.project_bias) end
   h = nn.embedded(h)                                                -- [T, D]
   for i = 0, c.layers - 1 do h = layer(c, h, i) end
   if c.norm_first then h = norm(c, h, n.final_norm) end

@@ -19,6 +19,9 @@ local fields = {
   tie_embeddings = config.flag(true),
   outputs_first = config.flag(false),                               -- matrices are stored as [N, K]
   attention = config.word({ "cache", "causal", "full" }, "cache"),  -- as decoder.lua
+  classes = config.count(0, 2 ^ 20, 0),                             -- so are these
+  classes_of = config.word({ "text", "tokens" }, "text"),
+  classifier = config.options({ "score" }),                         -- the name of its tensors
 }
 
 -- The checkpoint stores these matrices as [K, N], inputs first: y = x * w + b.
@@ -65,6 +68,7 @@ return function(given)
     prefixes = { "transformer." },                                  -- the oldest checkpoints have none
     unused = { "transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias", -- the causal mask
                (c.tie_embeddings or c.attention ~= "cache") and "lm_head.weight" or nil },
+    heads = c.attention ~= "cache" and { "score.", "classifier.", "qa_outputs." } or nil,
     copies = c.tie_embeddings and c.attention == "cache" and { "lm_head.weight", "transformer.wte.weight" } or nil,
   }
   local embedding = nn.weight("transformer.wte.weight", { c.vocab, c.hidden })
@@ -77,6 +81,12 @@ return function(given)
   end
   if c.attention ~= "cache" then
     h = norm(c, h, "transformer.ln_f")                              -- [T, D]
+    local function classes(x, bias)
+      local w = nn.weight(c.classifier[1] .. ".weight", { c.classes, c.hidden })
+      return nn.linear(x, w, bias and nn.weight(c.classifier[1] .. ".bias", { c.classes }))
+    end
+    if c.classes > 0 and c.classes_of == "tokens" then return nn.vectors(classes(h, true)) end
+    if c.classes > 0 then return nn.vectors(h, classes(nn.select_last(h))) end
     return nn.vectors(h, c.attention == "causal" and nn.select_last(h) or nn.pool_mean(h))
   end
   h = norm(c, nn.select_last(h), "transformer.ln_f")                -- [S, D]

@@ -1,8 +1,8 @@
 -- seq2seq.lua - encoders and decoders that differ in their parts: norms and their places, positions, biases, gates.
 -- Without options it is Vaswani et al. 2017. hf/seq2seqs.lua says which parts an architecture of Hugging Face has.
 --
--- T tokens of a step: of all sources in the encoder, of all texts that are generated in the decoder. S
--- sequences, D hidden, H heads, E head_dim, F ffn, V vocab.
+-- T tokens of a step: of all sources in the encoder, of all texts that are generated in the decoder. Without `part` the
+-- encoder's; a decoder that reads its source's text, too, has the same tokens. S sequences, D hidden, H heads, E head_dim, F ffn, V vocab.
 local nn = require "nn"
 local config = require "lib.config"
 
@@ -15,6 +15,7 @@ local names = {
   q = "q_proj", k = "k_proj", v = "v_proj", out = "out_proj",
   encoder_ffn_norm = "final_layer_norm", encoder_ffn = "", decoder_ffn_norm = "final_layer_norm", decoder_ffn = "",
   up = "fc1", down = "fc2", gate = "",
+  dense = "classification_head.dense", classifier = "classification_head.out_proj",
   buckets = "",                                                     -- the table of biases, in a layer
 }
 
@@ -48,6 +49,11 @@ local fields = {
   scale_output = config.flag(false),                                -- of the decoder, by 1 / sqrt(D)
   tie_embeddings = config.flag(true),                               -- of the decoder and its head
   logits_bias = config.word({ "none", "final_logits_bias", "lm_head.bias" }, "none"),
+  part = config.word({ "both", "encoder", "reader" }, "both"),      -- encoder: without the decoder; reader: the decoder reads
+                                                                    -- the source's text, one token later
+  start = config.count(0, 2 ^ 24, 0),                               -- the token before the first one, of a reader
+  classes = config.count(0, 2 ^ 20, 0),                             -- rows of names.classifier; 0: none
+  classes_of = config.word({ "text", "tokens" }, "text"),           -- of its last token, through names.dense; or of each token
   names = config.options({}),                                       -- those that differ from the table above
   unused = config.options({}),                                      -- tensors that older checkpoints have
 }
@@ -72,6 +78,7 @@ end
 -- The embedded tokens of a side.                                      [T, D]
 local function embed(c, s, embedding)
   local h = nn.embed(nn.ids(), embedding)
+  if c.part == "reader" and s.name == "decoder" then h = nn.previous(h, nn.rows(embedding, c.start, 1)) end
   if c.scale_embedding then h = h * math.sqrt(c.hidden) end
   if c.positions > 0 then
     local w = nn.weight(s.name .. c.names.positions .. ".weight", { c.positions, c.hidden })
@@ -106,6 +113,9 @@ local function attention(c, s, x, layer)                            -- x [T, D]
   local q, k, v = heads(c, s, x, n .. c.names.q), heads(c, s, x, n .. c.names.k), heads(c, s, x, n .. c.names.v)
   if s.name == "encoder" then
     y = nn.attend_full(q, k, v, options)
+  elseif c.part == "reader" then
+    options.causal = true
+    y = nn.attend_full(q, k, v, options)
   else
     y = nn.attend(q, nn.cache(k, v), options)
   end
@@ -115,8 +125,10 @@ end
 -- Every token attends to all of its source, the encoder's output.
 local function attention_to_source(c, s, x, source, layer)
   local n = layer .. c.names.source
-  local cross = nn.cross_cache(heads(c, s, source, n .. c.names.k), heads(c, s, source, n .. c.names.v))
-  local y = nn.attend_cross(heads(c, s, x, n .. c.names.q), cross, { scale = s.scale })
+  local q, k, v = heads(c, s, x, n .. c.names.q), heads(c, s, source, n .. c.names.k), heads(c, s, source, n .. c.names.v)
+  local options, y = { scale = s.scale }, nil
+  if c.part == "reader" then y = nn.attend_full(q, k, v, options)
+  else y = nn.attend_cross(q, nn.cross_cache(k, v), options) end
   return project(c, nn.join_heads(y), n .. c.names.out, c.hidden)
 end
 
@@ -148,8 +160,19 @@ local function decoder(c, s, embedding, source)
     h = add(c, h, layer .. c.names.source_norm, function(x) return attention_to_source(c, s, x, source, layer) end)
     h = add(c, h, layer .. c.names.decoder_ffn_norm, function(x) return feed_forward(c, s, x, layer) end)
   end
-  h = nn.select_last(h)                                             -- [S, D]
+  if c.part == "both" then h = nn.select_last(h) end                -- [S, D]
   return c.final_norm and norm(c, h, s.name .. c.names.final_norm) or h
+end
+
+-- The result of an encoder: its states, or the classes of tokens or of texts.
+local function vectors(c, h)                                        -- h [T, D]
+  local function linear(x, name, outputs)
+    return nn.linear(x, nn.weight(name .. ".weight", { outputs, c.hidden }), nn.weight(name .. ".bias", { outputs }))
+  end
+  if c.classes == 0 then return nn.vectors(h) end
+  if c.classes_of == "tokens" then return nn.vectors(linear(h, c.names.classifier, c.classes)) end
+  local y = nn.act(linear(nn.select_last(h), c.names.dense, c.hidden), "tanh")
+  return nn.vectors(h, linear(y, c.names.classifier, c.classes))
 end
 
 return function(given)
@@ -164,10 +187,13 @@ return function(given)
   local unused = { -- copies of the shared embedding, and tables that are computed
     "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "shared.weight", "lm_head.weight",
     "encoder.embed_positions.weight", "decoder.embed_positions.weight",
-    c.logits_bias == "none" and "final_logits_bias" or nil,
+    (c.logits_bias == "none" or c.part ~= "both") and "final_logits_bias" or nil,
   }
   for _, name in ipairs(c.unused) do table.insert(unused, name) end
-  nn.checkpoint { prefixes = { "model." }, unused = unused }
+  nn.checkpoint {
+    prefixes = { "model.", "transformer." }, unused = unused,
+    heads = c.part == "encoder" and { "decoder.", "classifier.", "classification_head.", "qa_outputs." } or nil,
+  }
   local target, source
   if c.source_vocab == 0 then
     target = nn.weight("shared.weight", { c.vocab, c.hidden })
@@ -179,7 +205,9 @@ return function(given)
   local of_source = side(c, "encoder", c.encoder_heads > 0 and c.encoder_heads or c.heads,
                          c.encoder_ffn > 0 and c.encoder_ffn or c.ffn)
   local h = encoder(c, of_source, source)                           -- [T, D]
-  h = decoder(c, side(c, "decoder", c.heads, c.ffn), target, h)     -- [S, D]
+  if c.part == "encoder" then return vectors(c, h) end
+  h = decoder(c, side(c, "decoder", c.heads, c.ffn), target, h)     -- [S, D], of a reader [T, D]
+  if c.part == "reader" then return vectors(c, h) end
   if c.scale_output then h = c.hidden ^ -0.5 * h end
   local head = c.tie_embeddings and target or nn.weight("lm_head.weight", { c.vocab, c.hidden })
   local bias = c.logits_bias ~= "none" and nn.weight(c.logits_bias, { c.vocab })

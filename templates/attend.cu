@@ -1,12 +1,13 @@
 // attend.cu - contract and instance of attend.cuh: attention that no other kernel computes
 //@ kernel  attend
 //@ rank    42
-//@ args    q[T,H,E] keys[T,G,E] values[T,G,E] bias[H,P]:fp32 slopes[H]:fp32 sinks[H]:fp32 $step $rows $token $pages $k $v $cross_k $cross_v $owner -> y
+//@ args    q[T,H,E] keys[T,G,E] values[T,G,E] bias[H,P]:fp32 slopes[H]:fp32 sinks[H]:fp32 $step $rows $token $pages $k $v $cross_k $cross_v $owner by_query[T,H,N] by_key[T,H,N] -> y
 //@ match   y = attend(q, keys, values?, bias, slopes?, sinks?)  | SPAN=P
 //@ match   y = attend(q, keys, values?, -, slopes?, sinks?)
+//@ match   y = attend(q, keys, values, -, -, -, by_query, by_key)  | REACH=N
 //@ consts  X: type(q)  KV: type($k)  H: H  G: G  E: E
 //@ consts  SCALE: attend.scale  SOFTCAP: attend.softcap  WINDOW: attend.window  SPAN: SPAN  SLOPES: has(slopes)  SINKS: has(sinks)
-//@ consts  CHUNK: attend.chunk  ROUNDED: attend.rounded  PREFIX: attend.scope == prefix  TAIL: attend.tail
+//@ consts  CHUNK: attend.chunk  ROUNDED: attend.rounded  PREFIX: attend.scope == prefix  TAIL: attend.tail  REACH: REACH
 //@ consts  PLACE: has(values) ? 1 : attend.scope == source ? 2 : 0  CAUSAL: attend.scope == causal
 //@ consts  PAGE: BLOCK  LENGTH: CONTEXT  SOURCE_LENGTH: SOURCE  BEAM: PLACE == 0 && BEAMS > 0
 //@ sums    attend = lanes 32
@@ -23,7 +24,7 @@ struct Config {
     static constexpr int H = @H@, G = @G@, E = @E@, PLACE = @PLACE@, CAUSAL = @CAUSAL@, WINDOW = @WINDOW@, SPAN = @SPAN@;
     static constexpr int SLOPES = @SLOPES@, SINKS = @SINKS@, BEAM = @BEAM@, BLOCK = @PAGE@, CONTEXT = @LENGTH@;
     static constexpr int SOURCE = @SOURCE_LENGTH@, WARPS = 4, CHUNK = @CHUNK@, ROUNDED = @ROUNDED@;
-    static constexpr int PREFIX = @PREFIX@, TAIL = @TAIL@;
+    static constexpr int PREFIX = @PREFIX@, TAIL = @TAIL@, REACH = @REACH@;
     static constexpr float SCALE = @SCALE@, SOFTCAP = @SOFTCAP@;
 };
 extern "C" __global__ void __launch_bounds__(128)

@@ -103,6 +103,10 @@ static bool infer_weight_op(const Query *q, Shape *out)
         return want_rank(q, 0, 1);
     } else if (q->op == OP_UNIT_ROWS) {
         return want_rank(q, 0, 2);
+    } else if (q->op == OP_NORM_ROWS) {
+        return want_rank(q, 0, 2) && want_vector(q, 1, size(a, 1)) && want_vector(q, 2, size(a, 1));
+    } else if (q->op == OP_DISTANCE_HEADS) {
+        return infer_distance_heads(q, out);
     } else if (q->op == OP_FILL) {
         if (!want_range(q, "count", 1, MANY))
             return false;
@@ -315,9 +319,11 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
     case OP_ROWS:
     case OP_PLUS:
     case OP_UNIT_ROWS:
+    case OP_NORM_ROWS:
     case OP_FILL:
     case OP_ALIBI:
     case OP_DISTANCE_BIAS:
+    case OP_DISTANCE_HEADS:
     case OP_QUANTISE:
     case OP_PART:
     case OP_SINUSOID:
@@ -328,7 +334,7 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
         if (q->op == OP_QUANTISE)
             *out_type = dtype_parse(ir_word(q->attrs, "to"));
         for (int i = 1; i < IR_MAX_ARGS && q->args[i]; i++)
-            if (arg(q, i)->type != *out_type)
+            if (arg(q, i)->type != *out_type && q->op != OP_NORM_ROWS && q->op != OP_DISTANCE_HEADS)
                 return diag_error(q->d, q->loc, "%s: %s is %s, %s is %s; their types must be equal", ir_op_name(q->op),
                                   arg_name(q, 0), dtype_name(*out_type), arg_name(q, i), dtype_name(arg(q, i)->type));
         return true;
@@ -350,6 +356,13 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
         if (!want_rank(q, 0, 2) || !want_weight(q, 0))
             return false;
         *out = ir_shape(2, ir_T(), x.dim[1], (Dim){0});
+        return true;
+    case OP_PREVIOUS:
+        if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_token_rows(q) || !want_weight(q, 1) || !want_rank(q, 1, 2))
+            return false;
+        if (size(shape_of(q, 1), 0) != 1 || size(shape_of(q, 1), 1) != size(x, 1))
+            return diag_error(q->d, q->loc, "previous: w is %s, it must be [1,%lld]", text_of(q, 1), (long long)size(x, 1));
+        *out = x;
         return true;
     case OP_LINEAR: return infer_linear(q, out);
     case OP_MUL:

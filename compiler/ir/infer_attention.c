@@ -44,6 +44,51 @@ static bool want_inside(const Query *q)
            diag_error(q->d, q->loc, "attend: values that are inside the keys are not read with %s", lacks);
 }
 
+/* Numbers of queries and of keys by distance: with nothing else that changes a score. */
+static bool want_by_distance(const Query *q)
+{
+    const Shape x = shape_of(q, 0), by = q->args[6] ? shape_of(q, 6) : (Shape){0};
+
+    if (!q->args[6] && !q->args[7])
+        return true;
+    if (!q->args[6] || !q->args[7])
+        return diag_error(q->d, q->loc, "attend: by_query and by_key stand together, %s is missing",
+                          q->args[6] ? "by_key" : "by_query");
+    if (!want_heads(q, 6) || !want_heads(q, 7) || !want_same(q, 6, 7))
+        return false;
+    if (size(by, 1) != size(x, 1) || size(by, 2) % 2 == 0 || size(shape_of(q, 1), 1) != size(x, 1))
+        return diag_error(q->d, q->loc, "attend: by_query is %s, it must be [T,%lld,N] with an odd N, of as many heads as keys",
+                          text_of(q, 6), (long long)size(x, 1));
+    if (strcmp(ir_word(q->attrs, "scope"), "full") != 0 || q->args[3] || q->args[4] || q->args[5] ||
+        ir_float(q->attrs, "softcap") != 0)
+        return diag_error(q->d, q->loc,
+                          "attend: by_query and by_key are for scope full without bias, slopes, sinks or softcap");
+    return true;
+}
+
+bool infer_distance_heads(const Query *q, Shape *out)
+{
+    const Shape w = shape_of(q, 0), r = shape_of(q, 1);
+    const int64_t heads = get(q, "heads"), buckets = get(q, "buckets"), max_distance = get(q, "max_distance");
+
+    if (!want_rank(q, 0, 2) || !want_weight(q, 1) || !want_rank(q, 1, 2) || !want_range(q, "heads", 1, 1 << 20) ||
+        !want_range(q, "max_distance", 3, 1 << 20) || !want_range(q, "buckets", 0, max_distance) ||
+        !want_range(q, "reach", 1, 1 << 20) || (q->args[2] && !want_vector(q, 2, size(w, 0))))
+        return false;
+    if (size(w, 0) % heads || size(r, 1) != size(w, 1) || size(r, 0) != 2 * (buckets ? buckets : max_distance))
+        return diag_error(q->d, q->loc,
+                          "distance_heads: w is %s, r is %s: %lld heads must divide the rows of w, their columns be equal, "
+                          "and r have %lld rows",
+                          text_of(q, 0), text_of(q, 1), (long long)heads, (long long)(2 * (buckets ? buckets : max_distance)));
+    if (buckets && (buckets % 2 || buckets < 4 || max_distance - 1 <= buckets / 2))
+        return diag_error(q->d, q->loc,
+                          "distance_heads: buckets is %lld, it must be an even number of 4 or more, and max_distance - 1 be "
+                          "more than half of it",
+                          (long long)buckets);
+    *out = ir_shape(2, ir_const(heads * (2 * get(q, "reach") + 1)), ir_const(size(w, 0) / heads), (Dim){0});
+    return true;
+}
+
 bool infer_attend(const Query *q, Shape *out)
 {
     const Shape x = shape_of(q, 0), k = shape_of(q, 1), bias = q->args[3] ? shape_of(q, 3) : (Shape){0};
@@ -81,7 +126,7 @@ bool infer_attend(const Query *q, Shape *out)
     *out = x;
     if (get(q, "v_dim"))
         out->dim[2] = ir_const(get(q, "v_dim"));
-    return want_inside(q);
+    return want_by_distance(q) && want_inside(q);
 }
 
 bool infer_cache(const Query *q, Shape *out)

@@ -70,6 +70,7 @@ bool want_table(const Query *q, int i, int64_t head_dim, int64_t *rot);
 
 /* infer_attention.c */
 bool infer_attend(const Query *q, Shape *out);
+bool infer_distance_heads(const Query *q, Shape *out);
 bool infer_cache(const Query *q, Shape *out);
 bool infer_attend_paged(const Query *q, Shape *out);
 bool infer_append(const Query *q, Shape *out);

@@ -32,6 +32,7 @@ static const char *addition(const Value *v)
     return v->args[3] && !beside     ? "a bias"
            : v->args[4] && !beside   ? "slopes"
            : v->args[5]              ? "sinks"
+           : v->args[6]              ? "numbers of queries and keys by distance"
            : ir_int(v, "chunk")      ? "chunks"
            : ir_int(v, "v_dim")      ? "values inside its keys"
            : v->shape.dim[2].n > 256 ? "heads of more than 256"

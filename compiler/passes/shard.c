@@ -56,7 +56,7 @@ static const ShardRule rules[] = {
     {OP_LAYERNORM, "phh", SPLIT},
     {OP_CACHE, "pp", SPLIT},
     {OP_CROSS_CACHE, "pp", SPLIT},
-    {OP_ATTEND, "pppppp", SPLIT},
+    {OP_ATTEND, "pppppppp", SPLIT},
 };
 
 typedef struct Shard {

@@ -170,7 +170,7 @@ enum { PLAIN_HEAD_DIM = 256 }; /* the most elements of a head but for the genera
 static bool is_plain(const Value *v, const char *scope)
 {
     return v->op == OP_ATTEND && strcmp(ir_word(v, "scope"), scope) == 0 && !v->args[3] && !v->args[4] && !v->args[5] &&
-           !ir_int(v, "chunk") && !ir_int(v, "v_dim") && v->shape.dim[2].n <= PLAIN_HEAD_DIM;
+           !v->args[6] && !ir_int(v, "chunk") && !ir_int(v, "v_dim") && v->shape.dim[2].n <= PLAIN_HEAD_DIM;
 }
 
 /* Attributes of attend_paged; returns their number. */

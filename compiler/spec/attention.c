@@ -218,6 +218,8 @@ static int add_attend(lua_State *L, int i, const char *who, const char *names, c
     args[3] = option_value(L, i, "bias", who);
     args[4] = option_value(L, i, "slopes", who);
     args[5] = option_value(L, i, "sinks", who);
+    args[6] = option_value(L, i, "by_query", who);
+    args[7] = option_value(L, i, "by_key", who);
     attrs_float(attrs, "scale", scale);
     if (strcmp(scope, "causal") != 0)
         attrs_word(attrs, "scope", scope);
@@ -251,8 +253,8 @@ static int nn_attend(lua_State *L)
                       args, &attrs);
 }
 
-/* nn.attend_full(q, k, v, {scale=, causal=, window=, chunk=, softcap=, bias=, slopes=, rounded=, sinks=}): every token sees
- * all of its text */
+/* nn.attend_full(q, k, v, {scale=, causal=, window=, chunk=, softcap=, bias=, slopes=, rounded=, sinks=, by_query=, by_key=}):
+ * every token sees all of its text */
 static int nn_attend_full(lua_State *L)
 {
     Id args[IR_MAX_ARGS] = {nn_value(L, 1, "attend_full: q"), nn_value(L, 2, "attend_full: k"),
@@ -260,8 +262,8 @@ static int nn_attend_full(lua_State *L)
     Attrs attrs = {0};
 
     check_head_dim(L, "attend_full", value_at(L, args[0])->shape);
-    return add_attend(L, 4, "attend_full", "scale causal window chunk softcap bias slopes rounded sinks", "full", args,
-                      &attrs);
+    return add_attend(L, 4, "attend_full", "scale causal window chunk softcap bias slopes rounded sinks by_query by_key", "full",
+                      args, &attrs);
 }
 
 /* nn.attend_cross(q, cross, {scale=, softcap=, sinks=}) */
@@ -303,9 +305,30 @@ static int nn_distance_bias(lua_State *L)
     return value_push(L, value_add(L, OP_DISTANCE_BIAS, w, 0, 0, &attrs));
 }
 
+/* nn.distance_heads(w, b?, r, {heads=, max_distance=, buckets=0, reach=}): a matrix for head_linear, of r through w and b */
+static int nn_distance_heads(lua_State *L)
+{
+    const Id w = nn_value(L, 1, "distance_heads: w"), b = value_maybe(L, 2, "distance_heads: b");
+    const Id r = nn_value(L, 3, "distance_heads: r");
+    static const char *const counts[] = {"heads", "max_distance", "reach"};
+    Attrs attrs = {0};
+    int64_t buckets;
+
+    lua_settop(L, 4);
+    if (!arg_options(L, 4, "heads max_distance buckets reach", "distance_heads"))
+        return sandbox_fail(L, "distance_heads: the options heads, max_distance and reach must be given");
+    for (size_t k = 0; k < LEN(counts); k++)
+        attrs_int(&attrs, counts[k], arg_option_count(L, 4, counts[k], 1, MAX_SIZE, 1, "distance_heads"));
+    buckets = arg_option_count(L, 4, "buckets", 0, MAX_SIZE, 0, "distance_heads");
+    if (buckets)
+        attrs_int(&attrs, "buckets", buckets);
+    return value_push(L, value_add(L, OP_DISTANCE_HEADS, w, r, b, &attrs));
+}
+
 const luaL_Reg nn_attention[] = {
     {"alibi", nn_alibi},
     {"distance_bias", nn_distance_bias},
+    {"distance_heads", nn_distance_heads},
     {"split_heads", nn_split_heads},
     {"join_heads", nn_join_heads},
     {"head_linear", nn_head_linear},

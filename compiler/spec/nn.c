@@ -76,6 +76,16 @@ static int nn_rows(lua_State *L)
     return value_push(L, value_add(L, OP_ROWS, w, 0, 0, &attrs));
 }
 
+/* nn.norm_rows(w, g, b, eps) */
+static int nn_norm_rows(lua_State *L)
+{
+    Attrs attrs = {0};
+
+    attrs_float(&attrs, "eps", arg_number(L, 4, "norm_rows: eps"));
+    return value_push(L, value_add(L, OP_NORM_ROWS, nn_value(L, 1, "norm_rows: w"), nn_value(L, 2, "norm_rows: g"),
+                                   nn_value(L, 3, "norm_rows: b"), &attrs));
+}
+
 /* nn.unit_rows(w) */
 static int nn_unit_rows(lua_State *L)
 {
@@ -343,6 +353,12 @@ static int nn_glu(lua_State *L)
     return value_push(L, value_add(L, OP_MUL, value_add(L, OP_ACT, gate, 0, 0, &attrs), up, 0, NULL));
 }
 
+/* nn.previous(x, first) */
+static int nn_previous(lua_State *L)
+{
+    return value_push(L, value_add(L, OP_PREVIOUS, nn_value(L, 1, "previous: x"), nn_value(L, 2, "previous: first"), 0, NULL));
+}
+
 static int nn_select_first(lua_State *L)
 {
     return value_push(L, value_add(L, OP_SELECT_FIRST, nn_value(L, 1, "select_first: x"), 0, 0, NULL));
@@ -482,6 +498,7 @@ int nn_open(lua_State *L)
         {"concat", nn_concat},
         {"plus", nn_plus},
         {"unit_rows", nn_unit_rows},
+        {"norm_rows", nn_norm_rows},
         {"checkpoint", nn_checkpoint},
         {"ids", nn_ids},
         {"embed", nn_embed},
@@ -508,6 +525,7 @@ int nn_open(lua_State *L)
         {"vectors", nn_vectors},
         {"select_last", nn_select_last},
         {"select_id", nn_select_id},
+        {"previous", nn_previous},
         {"sample", nn_sample},
         {"width", nn_width},
         {NULL, NULL},

@@ -282,6 +282,27 @@ static void unit_rows(const Source *s, const Value *v, int64_t from, int64_t cou
     }
 }
 
+static void norm_rows(const Source *s, const Value *v, int64_t from, int64_t count, float *f, Fault *fault)
+{
+    const int64_t row = row_elements(v);
+    float *g = rows_floats(2 * row), *b = g + row;
+
+    rows_read(s, v->args[0], from, count, f, fault);
+    rows_read(s, v->args[1], 0, row, g, fault);
+    rows_read(s, v->args[2], 0, row, b, fault);
+    for (int64_t r = 0; !fault->found && r < count; r++, f += row) {
+        double mean = 0.0, squares = 0.0;
+
+        for (int64_t k = 0; k < row; k++)
+            mean += (double)f[k] / (double)row; /* NOLINT(clang-analyzer-core.uninitialized.Assign): as above */
+        for (int64_t k = 0; k < row; k++)
+            squares += ((double)f[k] - mean) * ((double)f[k] - mean) / (double)row;
+        for (int64_t k = 0; k < row; k++)
+            f[k] = (float)(((double)f[k] - mean) / sqrt(squares + ir_float(v, "eps")) * (double)g[k] + (double)b[k]);
+    }
+    free(g);
+}
+
 /* Rows of a weight, which may lie in several tensors of as many rows each. */
 static void weight_rows(const Source *s, const Value *v, int64_t from, int64_t count, void *out, Fault *fault)
 {
@@ -366,6 +387,8 @@ void rows_read(const Source *s, Id id, int64_t from, int64_t count, void *out, F
         plus_rows(s, v, from, count, out, fault);
     else if (v->op == OP_UNIT_ROWS)
         unit_rows(s, v, from, count, out, fault);
+    else if (v->op == OP_NORM_ROWS)
+        norm_rows(s, v, from, count, out, fault);
     else if (v->op == OP_FILL)
         for (int64_t i = 0; i < count; i++)
             ((float *)out)[i] = (float)ir_float(v, "value");
@@ -373,6 +396,8 @@ void rows_read(const Source *s, Id id, int64_t from, int64_t count, void *out, F
         alibi_rows(v, from, count, out);
     else if (v->op == OP_DISTANCE_BIAS)
         distance_rows(s, v, from, count, out, fault);
+    else if (v->op == OP_DISTANCE_HEADS)
+        distance_heads_rows(s, v, from, count, out, fault);
     else if (v->op == OP_QUANTISE)
         quantised_rows(s, v, from, count, out, fault);
     else if (v->op == OP_ROPE_TABLE)
@@ -395,5 +420,6 @@ bool rows_stored_as(const Source *s, Id id, DType type)
     for (int i = 0; i < IR_MAX_ARGS; i++)
         if (v->args[i] && !rows_stored_as(s, v->args[i], type))
             return false;
-    return v->op != OP_PLUS && v->op != OP_UNIT_ROWS && v->op != OP_QUANTISE && !ir_op_is_table(v->op);
+    return v->op != OP_PLUS && v->op != OP_UNIT_ROWS && v->op != OP_NORM_ROWS && v->op != OP_DISTANCE_HEADS &&
+           v->op != OP_QUANTISE && !ir_op_is_table(v->op);
 }

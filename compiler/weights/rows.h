@@ -52,6 +52,8 @@ bool rows_stored_as(const Source *s, Id id, DType type);
 void part_rows(const Source *s, const Value *v, int64_t from, int64_t count, void *out, Fault *fault);
 /* distance.c. Rows of a distance_bias value. */
 void distance_rows(const Source *s, const Value *v, int64_t from, int64_t count, float *out, Fault *fault);
+/* by_distance.c. Rows of a distance_heads value. */
+void distance_heads_rows(const Source *s, const Value *v, int64_t from, int64_t count, float *out, Fault *fault);
 /* The form of a quantised value; and its rows as codes, which the caller frees. f: room for them as fp32. */
 CodedForm rows_form(const Value *v);
 void *rows_codes(const Source *s, const Value *v, int64_t from, int64_t count, float *f, Fault *fault);

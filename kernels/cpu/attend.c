@@ -12,19 +12,21 @@
  *   CHUNK       0: none; else a token sees its own run of CHUNK keys up to itself: runs begin at multiples of CHUNK
  *   PREFIX      a token of a sequence sees all of its prompt but the last TAIL tokens, too (prompt.h)
  *   ROUNDED     slopes are multiplied by j and by SCALE in place of j - i, with slope, j and their product as bf16 holds them
+ *   by_query, by_key   [T,H,REACH], with PLACE 1: SCALE * (by_query[i,h,d] + by_key[j,h,d]) is added, d as the column of bias
  *
  * A piece of work is one head of one token; its keys are taken in blocks of ATTEND_BLOCK with online softmax (Milakov &
  * Gimelshein 2018), from the first one that it sees. So the bits of a result depend on the token's position alone. */
 //@ kernel  attend
 //@ rank    65
-//@ args    q[T,H,E] keys[T,G,E] values[T,G,E] bias[H,P]:fp32 slopes[H]:fp32 sinks[H]:fp32 $rows $token $pages $k $v $cross_k $cross_v $owner -> y
+//@ args    q[T,H,E] keys[T,G,E] values[T,G,E] bias[H,P]:fp32 slopes[H]:fp32 sinks[H]:fp32 $rows $token $pages $k $v $cross_k $cross_v $owner by_query[T,H,N] by_key[T,H,N] -> y
 //@ match   y = attend(q, keys, values?, bias, slopes?, sinks?)  | SPAN=P
 //@ match   y = attend(q, keys, values?, -, slopes?, sinks?)
+//@ match   y = attend(q, keys, values, -, -, -, by_query, by_key)  | REACH=N
 //@ consts  H: H  G: G  E: E  SCALE: attend.scale  WINDOW: attend.window  SOFTCAP: attend.softcap
 //@ consts  PLACE: has(values) ? 1 : attend.scope == source ? 2 : 0  CAUSAL: attend.scope == causal  SPAN: SPAN
 //@ consts  BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  LENGTH: CONTEXT  SOURCE: SOURCE  KV: type($k)
 //@ consts  SOURCE_KV: type($cross_k)  CHUNK: attend.chunk  ROUNDED: attend.rounded
-//@ consts  PREFIX: attend.scope == prefix  TAIL: attend.tail
+//@ consts  PREFIX: attend.scope == prefix  TAIL: attend.tail  REACH: REACH
 //@ fits    E <= 576 && attend.v_dim == 0
 //@ moves   T * H * E * 8
 #ifndef LEVEL
@@ -101,10 +103,17 @@ static float AT(general_score)(const AT(General) * a, int64_t j, float s)
     const CpuCall *c = a->c;
     const float cap = (float)cpu_number(c, ATTEND_SOFTCAP);
     const float *bias = c->arg[3], *slopes = c->arg[4];
-    const int64_t half = c->k[ATTEND_SPAN] / 2, away = j - a->i;
+    const int64_t half = c->k[ATTEND_SPAN] / 2, away = j - a->i, H = c->k[ATTEND_H], N = c->k[ATTEND_REACH];
+    const float *of_query = c->arg[14], *of_key = c->arg[15];
 
     if (cap > 0.0f)
         s = vtanh(vset(s / cap))[0] * cap;
+    if (of_query) {
+        const int64_t d = (away < -(N / 2) ? -(N / 2) : away > N / 2 ? N / 2 : away) + N / 2, first = a->row->q_start;
+
+        s += (of_query[((first + a->i) * H + a->h) * N + d] + of_key[((first + j) * H + a->h) * N + d]) *
+             (float)cpu_number(c, ATTEND_SCALE);
+    }
     if (bias)
         s += bias[a->h * c->k[ATTEND_SPAN] + (away < -half ? -half : away > half ? half : away) + half];
     if (slopes && c->k[ATTEND_ROUNDED])
@@ -165,7 +174,7 @@ static void AT(general_token)(const CpuCall *c, int64_t t, int64_t h)
     const int64_t H = c->k[ATTEND_H], E = c->k[ATTEND_E], place = c->k[ATTEND_PLACE], window = c->k[ATTEND_WINDOW];
     const float *x = (const float *)c->arg[0] + (t * H + h) * E, *sinks = c->arg[5];
     const float scale = (float)cpu_number(c, ATTEND_SCALE);
-    float *y = (float *)c->arg[14] + (t * H + h) * E;
+    float *y = (float *)c->arg[16] + (t * H + h) * E;
     AT(General) a = {.c = c, .row = row, .h = h, .g = h / (H / c->k[ATTEND_G])};
     int64_t first = 0, last;
 

@@ -141,6 +141,7 @@ enum {
     ATTEND_ROUNDED,
     ATTEND_PREFIX,
     ATTEND_TAIL,
+    ATTEND_REACH,
 };
 
 enum {
@@ -278,6 +279,11 @@ enum {
     SCALE_C,
     SCALE_BY, /* cpu_number */
     SCALE_ROWS_S,
+};
+
+enum {
+    PREVIOUS_C,
+    PREVIOUS_WT,
 };
 
 enum {

@@ -1,11 +1,19 @@
-/* rows.c - one row for each sequence, from its tokens [q_start, q_start + q_len): the first, the last, that of an id, the
+/* rows.c - the row of the token before; one row for each sequence, from its tokens [q_start, q_start + q_len): the first, the last, that of an id, the
  * mean.
  *
- *   x [T,C], y [S,C] fp32
+ *   x [T,C], y [S,C], of previous y [T,C], fp32
+ *   previous      y[t,:] = x[t - 1, :], of the first token of a text w [1,C], which has any storage type
  *   select_first  y[s,:] = x[q_start, :]
  *   select_last   y[s,:] = x[q_start + q_len - 1, :]
  *   select_id     y[s,:] = x[t,:] of the first token with the id WANTED - 1, 0: with the largest; else t = q_start
  *   pool_mean     y[s,:] = sum of x[q_start .. q_start + q_len, :] / q_len */
+//@ kernel  previous
+//@ rank    185
+//@ args    x[T,C] w[O,C] $rows $token -> y
+//@ match   y = previous(x, w)
+//@ consts  C: C  WT: type(w)
+//@ moves   8 * T * C
+
 //@ kernel  select_first
 //@ rank    190
 //@ args    x[T,C] $rows -> y[S,C]
@@ -52,6 +60,33 @@ ALWAYS_INLINE void AT(select_row)(const CpuCall *c, int width, int is_last)
         const int64_t t = is_last ? rows[s].q_start + rows[s].q_len - 1 : rows[s].q_start;
 
         memcpy(y + s * C, x + t * C, (size_t)C * sizeof *y);
+    }
+}
+
+void AT(previous)(const CpuCall *c)
+{
+    const float *x = c->arg[0];
+    const char *w = c->arg[1];
+    const FtxRow *rows = c->arg[2];
+    const FtxToken *token = c->arg[3];
+    float *y = c->arg[4];
+    const int64_t C = c->k[PREVIOUS_C], type = c->k[PREVIOUS_WT];
+    int64_t first, last;
+
+    cpu_share(c, c->T, &first, &last);
+    for (int64_t t = first; t < last; t++) {
+        if (t != rows[token[t].row].q_start) {
+            memcpy(y + t * C, x + (t - 1) * C, (size_t)C * sizeof *y);
+            continue;
+        }
+        for (int64_t i = 0; i < C; i += LANES) {
+            const char *from = w + i * cpu_type_bytes(type);
+
+            if (i + LANES <= C)
+                vstore(y + t * C + i, vload_as(from, type));
+            else
+                vstore_n(y + t * C + i, vload_as_n(from, type, C - i), C - i);
+        }
     }
 }
 

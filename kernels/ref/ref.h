@@ -132,11 +132,13 @@ void ref_attend(RefTensor q, const FtxRow *rows, int S, int H, double scale, int
                 const RefCache *cache, float *y);
 
 /* What changes the scores of head h of token i of a sequence: cap(scale * q . k) + bias[h, j - i + span/2] + slope[h] * (j - i)
- * for key j; rounded: scale * (slope[h] * j) in place of the last, with both and their product as bf16 holds them. sinks: e^sink[h] more in the sum of the softmax. Tensors may be absent. */
+ * for key j; rounded: scale * (slope[h] * j) in place of the last, with both and their product as bf16 holds them. sinks: e^sink[h] more in the sum of the softmax.
+ * by_query, by_key [rows,reach], rows as those of q and k: scale * (by_query[q's row, d] + by_key[k's row, d]) is added, d = j - i + reach/2. Tensors may be absent. */
 typedef struct RefScores {
     double scale, softcap;
     RefTensor bias, slopes, sinks; /* [H,span], [H], [H] */
-    int span, i;
+    RefTensor by_query, by_key;
+    int span, reach, i;
     bool rounded;
     int v_dim; /* elements of a value; 0: as many as a key has */
 } RefScores;

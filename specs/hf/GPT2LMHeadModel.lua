@@ -3,8 +3,9 @@ local hf = require "lib.hf"
 local gpt2 = require "gpt2"
 local harmless = require("lib.harmless").decoders
 
--- attention: of gpt2.lua, for GPT2Model.lua
-return function(config, attention)
+-- encoder: the options of gpt2.lua without the head that gives logits: see hf/decoders.lua
+return function(config, encoder)
+  encoder = encoder or {}
   local hidden = config:count("n_embd", 1, 2 ^ 17, 768)
   local positions = config:count("n_positions", 1, 2 ^ 20, 1024)
   local model = {
@@ -22,7 +23,10 @@ return function(config, attention)
       scale_by_layer = config:flag("scale_attn_by_inverse_layer_idx", false),
       tie_embeddings = config:flag("tie_word_embeddings", true),
       outputs_first = config.gguf or false,
-      attention = attention,
+      attention = encoder.attention,
+      classes = encoder.classes,
+      classes_of = encoder.classes_of,
+      classifier = encoder.classifier,
     },
   }
   if not config.gguf then config:known(harmless) end                -- lib/gguf.lua writes fields of others, too

@@ -5,6 +5,7 @@ local nn = require "nn"
 local hf = require "lib.hf"
 local ropes = require "lib.rope"
 local decoder = require "decoder"
+local gpt2 = require "hf/GPT2LMHeadModel"
 local fields = require "lib.fields"
 local harmless = require("lib.harmless").decoders
 local windows, window, same_window, clip, same_bias, granite, hunyuan =
@@ -434,6 +435,14 @@ function readers.attention(config)
   return config:flag("is_causal", true) and "causal" or "full"
 end
 
+-- Gives an encoder the classes of a head, and the model their names. The name of the head's tensors.
+local function classify(config, c, head, model)
+  local of_tokens = rawget(hf.token_heads, head)
+  if of_tokens then hf.token_classifier(config, head, model) else hf.classifier(config, model) end
+  c.classes, c.classes_of = #model.labels, of_tokens and "tokens" or "text"
+  return of_tokens == "qa_outputs" and of_tokens or "score"
+end
+
 -- encoder: the class without its head; head: with a classifier in its place: ForSequenceClassification, of the text's last
 -- token, or a head of each token
 local function read(config, class, encoder, head)
@@ -495,11 +504,8 @@ local function read(config, class, encoder, head)
   local model = { positions = positions, vocab = c.vocab, encoder = encoder, whole = c.prefix_tail and true or nil }
   if encoder then c.left_out = { "score.", "qa_outputs.", table.unpack(c.left_out) } end
   if head then
-    local of_tokens = rawget(hf.token_heads, head)
-    if of_tokens then hf.token_classifier(config, head, model) else hf.classifier(config, model) end
-    c.classes, c.classes_of = #model.labels, of_tokens and "tokens" or "text"
-    c.names.classifier = of_tokens == "qa_outputs" and of_tokens or "score"
-    if of_tokens == "qa_outputs" then nn.checkpoint { prefixes = { "transformer." } } end -- in place of "model."
+    c.names.classifier = classify(config, c, head, model)
+    if c.names.classifier == "qa_outputs" then nn.checkpoint { prefixes = { "transformer." } } end -- in place of "model."
   end
   config:known(harmless)
   model.graph = decoder(c)
@@ -508,8 +514,7 @@ end
 
 -- Parts that nn.* does not have, by the beginning of an architecture's name.
 local lacking = {
-  Apertus = "the activation xIELU", BartForSequenceClassification = "a decoder that reads all of its source's text, one token later",
-  Deberta = "scores of attention that depend on distances and contents", JinaBert = "slopes of ALiBi for tokens on both sides",
+  Apertus = "the activation xIELU", JinaBert = "slopes of ALiBi for tokens on both sides",
   Lfm2 = "convolutions", Lfm3 = "convolutions",
   PhiMoE = "experts whose weights are two softmaxes, each over the logits near its largest",
   Phimoe = "experts whose weights are two softmaxes, each over the logits near its largest",
@@ -518,6 +523,9 @@ for _, name in ipairs { "Bamba", "FalconH1", "FalconMamba", "Jamba", "KimiLinear
                         "MiniMaxText01", "NemotronH", "OlmoHybrid", "Qwen3Next", "Qwen3_5", "RecurrentGemma", "Rwkv", "Zamba" } do
   lacking[name] = "a recurrent state"
 end
+
+-- Heads in place of the one that gives logits.
+local heads = { "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering" }
 
 -- types: architectures by model_type
 readers.types, readers.classes, readers.lacking, readers.harmless = {}, classes, lacking, harmless
@@ -530,11 +538,26 @@ for name, class in pairs(classes) do
     local family = string.sub(name, 1, -12)
     for _, name in ipairs { family, class.text } do
       readers[name .. "Model"] = function(config) return read(config, class, true) end
-      for _, head in ipairs { "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering" } do
+      for _, head in ipairs(heads) do
         readers[name .. head] = function(config) return read(config, class, true, not config.vectors and head or nil) end
       end
     end
   end
   readers.types[class.type] = name
+end
+
+-- GPT-2 without the head that gives logits, perhaps with another one in its place.
+local function gpt2_encoder(config, head)
+  local made, model = { attention = readers.attention(config) }, { encoder = true }
+  if head then
+    local name = classify(config, made, head, model)
+    made.classifier = { name == "score" and head == "ForTokenClassification" and "classifier" or name }
+  end
+  for key, value in pairs(gpt2(config, made)) do model[key] = value end
+  return model
+end
+readers.GPT2Model = gpt2_encoder
+for _, head in ipairs(heads) do
+  readers["GPT2" .. head] = function(config) return gpt2_encoder(config, not config.vectors and head or nil) end
 end
 return readers

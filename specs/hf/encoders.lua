@@ -86,6 +86,25 @@ local function gte(theta)
   end
 end
 
+-- Of DeBERTa: a list, or "p2c|c2p".
+local function position_kinds(config)
+  local list, found, text = config:value("pos_att_type") or {}, {}, ""
+  if type(list) == "string" then
+    local made = {}
+    for i = 1, #list + 1 do
+      local letter = string.sub(list, i, i)
+      if letter == "|" or i > #list then made[#made + 1], text = text, ""
+      elseif letter ~= " " then text = text .. string.lower(letter) end
+    end
+    list = made
+  end
+  for _, kind in ipairs(type(list) == "table" and list or { "" }) do
+    if kind ~= "c2p" and kind ~= "p2c" then config:refuse("pos_att_type", "c2p and p2c") end
+    found[kind] = true
+  end
+  return found
+end
+
 local gte_names = {
   qkv = "attention.qkv_proj", out = "attention.o_proj", attention_norm = "attn_ln", gate_up = "mlp.up_gate_proj",
   down = "mlp.down_proj", ffn_norm = "mlp_ln",
@@ -182,6 +201,43 @@ local classes = {
       bert_positions(config, c, positions, config:count("pad_token_id", 0, 2 ^ 24, 1) + 1)
       if c.outputs then first_token(c, "classifier.dense", "tanh", "classifier.out_proj")
       else pooler(config, c, head, "pooler.dense") end
+    end,
+  },
+  DebertaV2 = {                                                     -- v2 and v3
+    prefixes = { "deberta." }, classifies = true, eps = 1e-7, types = 0,
+    dropped = { "cls.", "lm_predictions.", "mask_predictions.", "classifier.", "qa_outputs.", "pooler." },
+    sizes = { hidden = 1536, layers = 24, heads = 24, ffn = 6144 },
+    names = { q = "attention.self.query_proj", k = "attention.self.key_proj", v = "attention.self.value_proj",
+              project = "embeddings.embed_proj", relative = "encoder.rel_embeddings", relative_norm = "encoder.LayerNorm" },
+    set = function(config, c, positions)
+      local kinds = position_kinds(config)
+      c.embedding, c.project_bias = config:count("embedding_size", 1, 2 ^ 17, c.hidden), false
+      c.scale = (c.hidden // c.heads * (1 + (kinds.c2p and 1 or 0) + (kinds.p2c and 1 or 0))) ^ -0.5
+      if config:flag("position_biased_input", true) then
+        c.positions, c.names.positions = positions, "embeddings.position_embeddings"
+      end
+      local most = config:get("max_relative_positions", -1, "a whole number", math.tointeger)
+      local buckets = config:get("position_buckets", -1, "a whole number", math.tointeger)
+      local normed = config:word("norm_rel_ebd", { none = false, layer_norm = true }, "none")
+      local shared = config:flag("share_att_key", false)
+      if config:flag("relative_attention", false) then
+        if most < 1 then most = positions end
+        if not (kinds.c2p and kinds.p2c) then config:refuse("pos_att_type", "both c2p and p2c: one alone is not computed") end
+        if buckets > 0 and (buckets % 2 == 1 or buckets < 4 or most - 1 <= buckets // 2) then
+          config:refuse("position_buckets", "an even number of 4 or more, and less than twice the positions")
+        end
+        c.relative = { max_distance = most, buckets = math.max(buckets, 0), reach = most, norm = normed }
+        if not shared then
+          c.names.relative_k, c.names.relative_q = "attention.self.pos_key_proj", "attention.self.pos_query_proj"
+        end
+      end
+      config:only("attention_head_size", "hidden_size / num_attention_heads", c.hidden // c.heads)
+      config:only("conv_kernel_size", "0: the convolution of v2's large models is not computed", 0)
+      config:only("pooler_hidden_size", "hidden_size", c.hidden)
+      for _, name in ipairs { "pooler_dropout", "cls_dropout", "legacy", "conv_act", "conv_groups", "pooler_hidden_act" } do config:value(name) end
+      if c.outputs then
+        first_token(c, "pooler.dense", config:word("pooler_hidden_act", hf.activations, "gelu"), "classifier")
+      end
     end,
   },
   ModernBert = {

@@ -65,7 +65,7 @@ end
 
 -- T5 has no limit of positions: n_positions is what it was trained with.
 local function read_t5(config, class)
-  local heads = config:count("num_heads", 1, 1024, class.heads)
+  local heads = config:count("num_heads", 1, 1024, class.attention_heads)
   local layers = config:count("num_layers", 1, 1024, class.layers)
   local kind, gated = activation(config, class.activation)
   local tied = config:flag("tie_word_embeddings", true)
@@ -105,8 +105,18 @@ local function read_t5(config, class)
   return c, config:count("n_positions", 1, 2 ^ 20, 512)
 end
 
+-- What may follow the name of a class that has them: the part of it, of which the head makes classes.
+local heads = {
+  EncoderModel = { part = "encoder" },
+  ForTokenClassification = { part = "encoder", classifier = "classifier" },
+  ForSequenceClassification = { part = "reader", classifier = "classification_head.out_proj" },
+  ForQuestionAnswering = { part = "reader", classifier = "qa_outputs" },
+}
+
+local t5_heads = { "EncoderModel", "ForTokenClassification", "ForSequenceClassification" }
+
 local classes = {
-  BartForConditionalGeneration = { type = "bart" },
+  BartForConditionalGeneration = { type = "bart", heads = { "ForSequenceClassification", "ForQuestionAnswering" } },
   BartModel = {},                                                   -- without a head: the embedding is the head
   MarianMTModel = {
     type = "marian", embedding_norm = false, fixed = true,
@@ -128,18 +138,41 @@ local classes = {
       c.first_position = config:count("pad_token_id", 0, c.vocab - 1, 1) + 1
     end,
   },
-  T5ForConditionalGeneration = { type = "t5", layers = 6, heads = 8, ffn = 2048, activation = "relu", scaled = true },
-  T5WithLMHeadModel = { layers = 6, heads = 8, ffn = 2048, activation = "relu", scaled = true },
-  MT5ForConditionalGeneration = { type = "mt5", layers = 8, heads = 6, ffn = 1024, activation = "gated-gelu" },
+  T5ForConditionalGeneration = {
+    type = "t5", layers = 6, attention_heads = 8, ffn = 2048, activation = "relu", scaled = true, heads = t5_heads,
+  },
+  T5WithLMHeadModel = { layers = 6, attention_heads = 8, ffn = 2048, activation = "relu", scaled = true },
+  MT5ForConditionalGeneration = {
+    type = "mt5", layers = 8, attention_heads = 6, ffn = 1024, activation = "gated-gelu", heads = t5_heads,
+  },
   UMT5ForConditionalGeneration = {
-    type = "umt5", layers = 8, heads = 6, ffn = 1024, activation = "gated-gelu", scaled = true, buckets_each = true,
+    type = "umt5", layers = 8, attention_heads = 6, ffn = 1024, activation = "gated-gelu", scaled = true, buckets_each = true,
+    heads = t5_heads,
   },
 }
+
+-- The class without its decoder's head.
+local function read_part(config, class, of_t5, head)
+  local part, model = heads[head], { encoder = true }
+  if part.part == "reader" then only(config, "is_encoder_decoder", true) end
+  local c, positions = (of_t5 and read_t5 or read_bart)(config, class)
+  c.part, c.names = part.part, c.names or {}
+  c.start = config:count("decoder_start_token_id", 0, c.vocab - 1, 0)
+  if head == "ForSequenceClassification" then hf.classifier(config, model)
+  elseif part.classifier and not config.vectors then
+    hf.token_classifier(config, head, model)
+    c.classes_of = "tokens"
+  end
+  if model.labels then c.classes, c.names.classifier = #model.labels, part.classifier end
+  config:known(harmless)
+  model.positions, model.graph = positions, seq2seq(c)
+  return model
+end
 
 -- A function of config for each architecture; types: architectures by model_type.
 local readers = { types = {}, classes = classes }
 for name, class in pairs(classes) do
-  local of_t5 = class.heads ~= nil
+  local of_t5 = class.attention_heads ~= nil
   if not of_t5 then setmetatable(class, { __index = bart }) end
   readers[name] = function(config)
     config:only("is_encoder_decoder", "true", true)
@@ -148,5 +181,10 @@ for name, class in pairs(classes) do
     return { positions = positions, source = positions, graph = seq2seq(c) }
   end
   if class.type then readers.types[class.type] = name end
+  for _, head in ipairs(class.heads or {}) do
+    readers[string.sub(name, 1, -#"ForConditionalGeneration" - 1) .. head] = function(config)
+      return read_part(config, class, of_t5, head)
+    end
+  end
 end
 return readers

@@ -326,7 +326,7 @@ return function(checkout)
     through(vector.layers, vector.pooling, model.graph)
     vector.pooling, model.labels = nil, nil
   end
-  refuse_unknown_meaning(config, seq2seq, model.encoder)
+  refuse_unknown_meaning(config, seq2seq or rawget(seq2seqs, name) ~= nil, model.encoder)
   local vocab = model.vocab or config:count("vocab_size", 2, 2 ^ 24)
   local first = generation:value("bos_token_id") and generation or config
   local bos = first:value("bos_token_id") and first:count("bos_token_id", 0, vocab - 1) or -1

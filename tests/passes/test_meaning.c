@@ -409,6 +409,9 @@ static void compute(Machine *m, Id id)
         break;
     case OP_QUANTISE: /* no random decoder has quantised weights, buckets, experts or latent attention; tests/models has */
     case OP_DISTANCE_BIAS:
+    case OP_DISTANCE_HEADS:
+    case OP_NORM_ROWS:
+    case OP_PREVIOUS:
     case OP_GLU_CLAMPED:
     case OP_SCALE_BY_POSITION:
     case OP_PART:

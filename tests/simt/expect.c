@@ -291,6 +291,14 @@ static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
             for (int i = 0; i < C; i++)
                 y[r * C + i] = (float)ref_at(a[0], (int64_t)s->rows[r].q_start * C + i);
         break;
+    case OP_PREVIOUS:
+        for (int t = 0; t < s->T; t++)
+            for (int i = 0; i < C; i++) {
+                const bool first = t == s->rows[s->token[t].row].q_start;
+
+                y[t * C + i] = (float)ref_at(a[first], (first ? 0 : (int64_t)(t - 1) * C) + i);
+            }
+        break;
     case OP_SELECT_ID: select_id(s, ir_int(v, "id"), a[0], C, y); break;
     case OP_POOL_MEAN: ref_pool_mean(a[0], s->rows, s->S, C, y); break;
     case OP_ROW_RMS:

@@ -155,6 +155,9 @@ static void attend(const Scene *s, const Value *v, const RefTensor *a, void *con
                    .bias = a[3],
                    .slopes = a[4],
                    .sinks = a[5],
+                   .by_query = a[6],
+                   .by_key = a[7],
+                   .reach = v->args[6] ? (int)ir_value(g, v->args[6])->shape.dim[2].n : 0,
                    .rounded = ir_int(v, "rounded") != 0,
                    .v_dim = (int)ir_int(v, "v_dim"),
                    .span = v->args[3] ? (int)ir_value(g, v->args[3])->shape.dim[1].n : 0};

@@ -79,8 +79,9 @@ def got(ftxc, room):
 def vectors(ftxc, model, room):
     """Numbers of an encoder by transformers and by ftxc: the mean of the tokens' vectors and the text's, or the classes of all
     tokens. In place of the second what ftxc says."""
-    out = make.encode(model, PROMPT)
-    hidden = numpy.array(out["hidden"], numpy.float64).reshape(len(PROMPT), -1)
+    text = make.texts(type(model).__name__)[1]
+    out = make.encode(model, text)
+    hidden = numpy.array(out["hidden"], numpy.float64).reshape(len(text), -1)
     of_tokens = type(model).__name__.endswith(("ForTokenClassification", "ForQuestionAnswering"))
     if type(model).__name__.endswith("ForTokenClassification"):
         hidden = numpy.exp(hidden - hidden.max(1, keepdims=True))
@@ -88,7 +89,7 @@ def vectors(ftxc, model, room):
     want = hidden.flatten() if of_tokens else numpy.concatenate([hidden.mean(0), out.get("pooled", [])])
     made = subprocess.run([ftxc, "compile", room, "-o", room / "m.ftx", "-q", "-t", "cpu"], capture_output=True, text=True)
     run = made if made.returncode else subprocess.run(
-        [ftxc, "run", room / "m.ftx", "--ids", ",".join(map(str, PROMPT)), "--json"], capture_output=True, text=True)
+        [ftxc, "run", room / "m.ftx", "--ids", ",".join(map(str, text)), "--json"], capture_output=True, text=True)
     if run.returncode:
         return want, run.stderr.replace(str(room), "").replace("ftxc: ", "").strip()
     answer = json.loads(run.stdout)

@@ -900,8 +900,44 @@ def as_new(model, config):
             "position_embedding_type": "rope", "rope_theta": 500, "rope_scaling": {"type": "ntk", "factor": 4.0}}
 
 
+def texts(kind):
+    """Heads of a decoder that reads its source's text look at the last end id."""
+    ended = kind.startswith(("Bart", "T5", "MT5", "UMT5")) and kind.endswith(("ForSequenceClassification", "ForQuestionAnswering"))
+    return [p + [2] for p in PROMPTS] if ended else PROMPTS
+
+
+T5 = dict(COMMON, d_model=48, d_kv=24, d_ff=88, num_layers=2, num_heads=3, decoder_start_token_id=0)
+BART = dict(COMMON, d_model=48, encoder_layers=2, decoder_layers=3, encoder_attention_heads=3, decoder_attention_heads=2,
+            encoder_ffn_dim=88, decoder_ffn_dim=56, max_position_embeddings=72, decoder_start_token_id=2)
+T5_IDLE = ["is_encoder_decoder", "num_decoder_layers", "decoder_start_token_id", "scale_decoder_outputs"]
+GPT2 = dict(COMMON, n_embd=48, n_layer=2, n_head=3, n_positions=72)
+DEBERTA = dict(SIZES, relative_attention=True, pos_att_type=["p2c", "c2p"], position_buckets=8, max_relative_positions=12,
+               norm_rel_ebd="layer_norm", share_att_key=True, position_biased_input=False, layer_norm_eps=1e-3)
+DEBERTA_IDLE = DROPPED + ["legacy", "pooler_dropout", "pooler_hidden_act"]
+
 # name: class, settings, changes of config.json, fields that others turn off, the file of another class
 ENCODERS = {
+    "gpt2-head": ("GPT2ForSequenceClassification", dict(GPT2, num_labels=3, scale_attn_by_inverse_layer_idx=True), {}, IN_FP32),
+    "gpt2-tokens": ("GPT2ForTokenClassification", dict(GPT2, num_labels=4, scale_attn_weights=False), {}, IN_FP32),
+    "gpt2-answers": ("GPT2ForQuestionAnswering", dict(GPT2, n_inner=56), {}, IN_FP32),
+    "t5-encoder": ("T5EncoderModel", dict(T5, relative_attention_num_buckets=10, relative_attention_max_distance=12), {}, T5_IDLE),
+    "umt5-encoder": ("UMT5EncoderModel", dict(T5, relative_attention_num_buckets=8, feed_forward_proj="relu"), {}, T5_IDLE),
+    "t5-tokens": ("T5ForTokenClassification", dict(T5, feed_forward_proj="gated-gelu", num_labels=5), {}, T5_IDLE),
+    "t5-head": ("T5ForSequenceClassification",
+                dict(T5, relative_attention_num_buckets=10, relative_attention_max_distance=12, num_decoder_layers=1, num_labels=4),
+                {}, ["scale_decoder_outputs"]),
+    "bart-head": ("BartForSequenceClassification", dict(BART, num_labels=3, scale_embedding=True), {}),
+    "bart-answers": ("BartForQuestionAnswering", dict(BART, activation_function="relu", decoder_start_token_id=7), {}),
+    "deberta-v3": ("DebertaV2Model", DEBERTA, {}, DEBERTA_IDLE),
+    "deberta-v3-head": ("DebertaV2ForSequenceClassification",
+                        dict(DEBERTA, num_labels=3, pooler_hidden_act="relu", position_buckets=-1, norm_rel_ebd="none",
+                             share_att_key=False, type_vocab_size=2, position_biased_input=True), {}, DEBERTA_IDLE[:-1] + ["position_buckets"]),
+    "deberta-v3-tokens": ("DebertaV2ForTokenClassification",
+                          dict(DEBERTA, num_labels=4, max_relative_positions=-1, embedding_size=24, pos_att_type="c2p | p2c",
+                               share_att_key=False), {}, DEBERTA_IDLE + ["max_relative_positions"]),
+    "deberta-v3-answers": ("DebertaV2ForQuestionAnswering",
+                           dict(DEBERTA, relative_attention=False, norm_rel_ebd="none", position_biased_input=True, pos_att_type=["c2p"]), {},
+                           DEBERTA_IDLE + ["position_buckets", "max_relative_positions", "share_att_key"]),
     "bert-tokens": ("BertForTokenClassification", dict(E, num_labels=5), {}, DROPPED),
     "bert-answers": ("BertForQuestionAnswering", dict(E, hidden_act="relu"), {}, DROPPED),
     "roberta-tokens": ("RobertaForTokenClassification", dict(E, num_labels=3), {}, DROPPED),
@@ -1042,7 +1078,8 @@ def encode(model, ids, vector=None):
     elif kind.endswith("ForQuestionAnswering"):
         hidden, pooled = torch.stack((out.start_logits, out.end_logits), -1), None
     elif kind.endswith("ForSequenceClassification"):
-        hidden, pooled = model.base_model(torch.tensor([ids])).last_hidden_state, out.logits
+        shifted = dict(decoder_input_ids=model._shift_right(torch.tensor([ids]))) if hasattr(model, "_shift_right") else {}
+        hidden, pooled = model.base_model(torch.tensor([ids]), **shifted).last_hidden_state, out.logits
     else:
         hidden = out.last_hidden_state
         pooled = next((out[k] for k in ("text_embeds", "pooler_output") if out.get(k) is not None), None)
@@ -1065,7 +1102,7 @@ def encoder_case(kind, settings, changes, idle=(), foreign=None, how=None):
         made["config"] = foreign(model, config)
     with torch.no_grad():
         vector = how and sentences(made, model.config.hidden_size, *how)
-        made["texts"] = [encode(model, p, vector) for p in PROMPTS]
+        made["texts"] = [encode(model, p, vector) for p in texts(kind)]
     return made
 
 
