@@ -43,6 +43,9 @@ local fields = {
   relative = config.options({}),
   scale = config.number(0, 1024, 0),                                -- of scores; 0: E^-1/2
   project_bias = config.flag(true),                                 -- of names.project
+  norm_projected = config.flag(false),                              -- names.embedding_norm stands behind names.project
+  qkv_heads = config.flag(false),                                   -- names.qkv has the rows of a head's q, k and v together;
+                                                                    -- names.q_bias and v_bias are its biases
   buckets = config.count(0, 1024, 0),                               -- rows of names.distances, biases by distance; 0: none
   causal = config.flag(false),                                      -- a token sees its text up to itself
   -- tokens: no vector of a text, and those of the tokens are what the head makes of them
@@ -64,6 +67,13 @@ local function projections(c, x, name)
   local function one(part) return blocks.project(x, name .. part, c.hidden, c.qkv_bias) end
   if not n.qkv then return one(n.q), one(n.k), one(n.v) end
   local w = nn.weight(name .. n.qkv .. ".weight", { 3 * c.hidden, c.hidden })
+  if c.qkv_heads then
+    local E = c.hidden // c.heads
+    local function of_heads(i, bias)
+      return nn.linear(x, nn.rows(w, i * E, E, 3 * E), bias and nn.weight(name .. bias, { c.hidden }))
+    end
+    return of_heads(0, n.q_bias), of_heads(1), of_heads(2, n.v_bias)
+  end
   local b = c.qkv_bias and nn.weight(name .. n.qkv .. ".bias", { 3 * c.hidden })
   local function part(i)
     return nn.linear(x, nn.rows(w, i * c.hidden, c.hidden), b and nn.rows(b, i * c.hidden, c.hidden))
@@ -79,13 +89,14 @@ local function by_distance(c, q, k, name)                           -- q, k [T, 
     local norm = n.relative_norm
     r = nn.norm_rows(r, nn.weight(norm .. ".weight", { c.hidden }), nn.weight(norm .. ".bias", { c.hidden }), c.norm_eps)
   end
-  local function times(heads, part)
-    local w, b = nn.weight(name .. part .. ".weight", { c.hidden, c.hidden }), nn.weight(name .. part .. ".bias", { c.hidden })
+  local function times(heads, part, bias)
+    local w = nn.weight(name .. part .. ".weight", { c.hidden, c.hidden })
+    local b = bias and nn.weight(name .. part .. ".bias", { c.hidden })
     return nn.head_linear(heads, nn.distance_heads(w, b, r, {
       heads = c.heads, max_distance = at.max_distance, buckets = at.buckets, reach = at.reach,
     }))
   end
-  return times(q, n.relative_k or n.k), times(k, n.relative_q or n.q) -- [T, H, 2 * reach + 1]
+  return times(q, n.relative_k or n.k, not c.qkv_heads), times(k, n.relative_q or n.q, true) -- [T, H, 2 * reach + 1]
 end
 
 local function attention(c, x, name, layer)                         -- x [T, D]
@@ -158,8 +169,10 @@ return function(given)
   local h = nn.embed(nn.ids(), table_of(n.embedding, c.vocab))      -- [T, columns]
   if c.types > 0 then h = h + nn.types(table_of(n.types, c.types)) end
   if n.positions then h = h + nn.positions(table_of(n.positions, c.positions), c.first_position) end
-  if n.embedding_norm then h = norm(c, h, n.embedding_norm) end
+  local normed = n.embedding_norm
+  if normed and not c.norm_projected then h = norm(c, h, normed) end
   if c.project or columns ~= c.hidden then h = blocks.project(h, n.project, c.hidden, c.project_bias) end
+  if normed and c.norm_projected then h = norm(c, h, normed) end
   h = nn.embedded(h)                                                -- [T, D]
   for i = 0, c.layers - 1 do h = layer(c, h, i) end
   if c.norm_first then h = norm(c, h, n.final_norm) end

@@ -105,6 +105,32 @@ local function position_kinds(config)
   return found
 end
 
+local deberta_dropped = { "cls.", "lm_predictions.", "mask_predictions.", "classifier.", "qa_outputs.", "pooler." }
+
+-- What DeBERTa and its later versions share. How far positions reach, if tokens see how far away others are.
+local function deberta(config, c, positions)
+  local kinds, count = position_kinds(config), 0
+  for _ in pairs(kinds) do count = count + 1 end
+  local most = config:get("max_relative_positions", -1, "a whole number", math.tointeger)
+  if most < 1 then most = positions end
+  c.embedding, c.project_bias = config:count("embedding_size", 1, 2 ^ 17, c.hidden), false
+  c.norm_projected = true
+  c.scale = (c.hidden // c.heads * (1 + count)) ^ -0.5
+  if config:flag("position_biased_input", true) then
+    c.positions, c.names.positions = positions, "embeddings.position_embeddings"
+  end
+  c.relative = {}
+  for _, name in ipairs { "pooler_dropout", "cls_dropout", "legacy", "pooler_hidden_act" } do config:value(name) end
+  config:only("pooler_hidden_size", "hidden_size", c.hidden)
+  if c.outputs then
+    first_token(c, "pooler.dense", config:word("pooler_hidden_act", hf.activations, "gelu"), "classifier")
+  end
+  if not config:flag("relative_attention", false) then return nil end
+  if count ~= 2 then config:refuse("pos_att_type", "both c2p and p2c: one alone is not computed") end
+  c.relative.max_distance, c.relative.buckets, c.relative.reach = most, 0, most
+  return most
+end
+
 local gte_names = {
   qkv = "attention.qkv_proj", out = "attention.o_proj", attention_norm = "attn_ln", gate_up = "mlp.up_gate_proj",
   down = "mlp.down_proj", ffn_norm = "mlp_ln",
@@ -203,41 +229,37 @@ local classes = {
       else pooler(config, c, head, "pooler.dense") end
     end,
   },
+  Deberta = {
+    prefixes = { "deberta." }, classifies = true, eps = 1e-7, types = 0, sizes = base, dropped = deberta_dropped,
+    names = { qkv = "attention.self.in_proj", q_bias = "attention.self.q_bias", v_bias = "attention.self.v_bias",
+              relative_k = "attention.self.pos_proj", relative_q = "attention.self.pos_q_proj",
+              project = "embeddings.embed_proj", relative = "encoder.rel_embeddings" },
+    set = function(config, c, positions)
+      c.qkv_heads = true
+      deberta(config, c, positions)
+      config:only("talking_head", "false: sums over heads are not computed", false)
+    end,
+  },
   DebertaV2 = {                                                     -- v2 and v3
-    prefixes = { "deberta." }, classifies = true, eps = 1e-7, types = 0,
-    dropped = { "cls.", "lm_predictions.", "mask_predictions.", "classifier.", "qa_outputs.", "pooler." },
+    prefixes = { "deberta." }, classifies = true, eps = 1e-7, types = 0, dropped = deberta_dropped,
     sizes = { hidden = 1536, layers = 24, heads = 24, ffn = 6144 },
     names = { q = "attention.self.query_proj", k = "attention.self.key_proj", v = "attention.self.value_proj",
               project = "embeddings.embed_proj", relative = "encoder.rel_embeddings", relative_norm = "encoder.LayerNorm" },
     set = function(config, c, positions)
-      local kinds = position_kinds(config)
-      c.embedding, c.project_bias = config:count("embedding_size", 1, 2 ^ 17, c.hidden), false
-      c.scale = (c.hidden // c.heads * (1 + (kinds.c2p and 1 or 0) + (kinds.p2c and 1 or 0))) ^ -0.5
-      if config:flag("position_biased_input", true) then
-        c.positions, c.names.positions = positions, "embeddings.position_embeddings"
-      end
-      local most = config:get("max_relative_positions", -1, "a whole number", math.tointeger)
       local buckets = config:get("position_buckets", -1, "a whole number", math.tointeger)
       local normed = config:word("norm_rel_ebd", { none = false, layer_norm = true }, "none")
       local shared = config:flag("share_att_key", false)
-      if config:flag("relative_attention", false) then
-        if most < 1 then most = positions end
-        if not (kinds.c2p and kinds.p2c) then config:refuse("pos_att_type", "both c2p and p2c: one alone is not computed") end
-        if buckets > 0 and (buckets % 2 == 1 or buckets < 4 or most - 1 <= buckets // 2) then
-          config:refuse("position_buckets", "an even number of 4 or more, and less than twice the positions")
-        end
-        c.relative = { max_distance = most, buckets = math.max(buckets, 0), reach = most, norm = normed }
-        if not shared then
-          c.names.relative_k, c.names.relative_q = "attention.self.pos_key_proj", "attention.self.pos_query_proj"
-        end
+      local most = deberta(config, c, positions)
+      if most and buckets > 0 and (buckets % 2 == 1 or buckets < 4 or most - 1 <= buckets // 2) then
+        config:refuse("position_buckets", "an even number of 4 or more, and less than twice the positions")
+      end
+      c.relative.buckets, c.relative.norm = math.max(buckets, 0), normed
+      if not shared then
+        c.names.relative_k, c.names.relative_q = "attention.self.pos_key_proj", "attention.self.pos_query_proj"
       end
       config:only("attention_head_size", "hidden_size / num_attention_heads", c.hidden // c.heads)
       config:only("conv_kernel_size", "0: the convolution of v2's large models is not computed", 0)
-      config:only("pooler_hidden_size", "hidden_size", c.hidden)
-      for _, name in ipairs { "pooler_dropout", "cls_dropout", "legacy", "conv_act", "conv_groups", "pooler_hidden_act" } do config:value(name) end
-      if c.outputs then
-        first_token(c, "pooler.dense", config:word("pooler_hidden_act", hf.activations, "gelu"), "classifier")
-      end
+      for _, name in ipairs { "conv_act", "conv_groups" } do config:value(name) end
     end,
   },
   ModernBert = {

@@ -157,7 +157,8 @@ local function read_part(config, class, of_t5, head)
   if part.part == "reader" then only(config, "is_encoder_decoder", true) end
   local c, positions = (of_t5 and read_t5 or read_bart)(config, class)
   c.part, c.names = part.part, c.names or {}
-  c.start = config:count("decoder_start_token_id", 0, c.vocab - 1, 0)
+  c.start = config:count("decoder_start_token_id", 0, c.vocab - 1, not of_t5 and 2 or 0)
+  if not of_t5 then only(config, "tie_word_embeddings", true) end   -- else each side has an embedding of its own
   if head == "ForSequenceClassification" then hf.classifier(config, model)
   elseif part.classifier and not config.vectors then
     hf.token_classifier(config, head, model)

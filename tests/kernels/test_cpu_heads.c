@@ -60,6 +60,7 @@ typedef struct Shape {
     int chunk;
     bool rounded;
     int prefix; /* not 0: one more than the tail of the prompt that others do not see */
+    int reach;  /* columns of by_query and by_key; 0: none */
 } Shape;
 
 /* Element of key j of head g, in pages, rows or sources. */
@@ -161,6 +162,8 @@ static void check_attend(const Shape *x, const Step *s)
     float *bias = x->span ? random_tensor((size_t)(x->H * x->span), DT_FP32, 2.0f) : NULL;
     float *slopes = x->slopes ? random_tensor((size_t)x->H, DT_FP32, 0.3f) : NULL;
     float *sinks = x->sinks ? random_tensor((size_t)x->H, DT_FP32, 3.0f) : NULL;
+    const size_t by = (size_t)(s->T * x->H * x->reach);
+    float *by_query = by ? random_tensor(by, DT_FP32, 2.0f) : NULL, *by_key = by ? random_tensor(by, DT_FP32, 2.0f) : NULL;
     void *const codes_k = codes ? as_codes(x, k) : NULL, *const codes_v = codes ? as_codes(x, v) : NULL;
     void *const pages_k = codes ? codes_k : x->place == 0 ? k : NULL;
     void *const pages_v = codes ? codes_v : x->place == 0 ? v : NULL;
@@ -179,6 +182,8 @@ static void check_attend(const Shape *x, const Step *s)
                          cross_k,
                          cross_v,
                          x->lanes ? (void *)s->owner : NULL,
+                         by_query,
+                         by_key,
                          y};
     const int64_t consts[] = {[ATTEND_H] = x->H,
                               [ATTEND_G] = x->G,
@@ -198,7 +203,8 @@ static void check_attend(const Shape *x, const Step *s)
                               [ATTEND_CHUNK] = x->chunk,
                               [ATTEND_ROUNDED] = x->rounded,
                               [ATTEND_PREFIX] = x->prefix > 0,
-                              [ATTEND_TAIL] = x->prefix ? x->prefix - 1 : 0};
+                              [ATTEND_TAIL] = x->prefix ? x->prefix - 1 : 0,
+                              [ATTEND_REACH] = x->reach};
 
     expect_attend(s, x, q, k, v,
                   (RefScores){.scale = 0.3,
@@ -206,6 +212,9 @@ static void check_attend(const Shape *x, const Step *s)
                               .bias = {bias, DT_FP32},
                               .slopes = {slopes, DT_FP32},
                               .sinks = {sinks, DT_FP32},
+                              .by_query = {by_query, DT_FP32},
+                              .by_key = {by_key, DT_FP32},
+                              .reach = x->reach,
                               .span = x->span,
                               .rounded = x->rounded},
                   want);
@@ -218,10 +227,10 @@ static void check_attend(const Shape *x, const Step *s)
         call(kernel_at("attend", level), arg, consts, s->T, ROWS, 5);
         assert_memory_equal(y, again, values * 4);
     }
-    if (x->place == 1 && !x->sinks && !x->chunk && !x->rounded)
+    if (x->place == 1 && !x->sinks && !x->chunk && !x->rounded && !x->reach)
         check_texts(x, s, (void *const[]){q, k, v, bias, slopes, (void *)s->rows, y}, want);
     free(q), free(y), free(want), free(again), free(k), free(v), free(bias), free(slopes), free(sinks);
-    free(codes_k), free(codes_v);
+    free(by_query), free(by_key), free(codes_k), free(codes_v);
 }
 
 static void attends(void **state)
@@ -230,33 +239,36 @@ static void attends(void **state)
                      texts[ROWS][2] = {{33, 33}, {1, 1}, {64, 64}, {7, 7}};
     static const int lanes[ROWS][2] = {{1, 30}, {1, 30}, {1, 30}, {1, 12}};
     static const Shape shapes[] = {
-        {4, 2, 24, 0, 1, 0, 0, false, false, false, 0, DT_FP32, 0, false, 0},
-        {3, 1, 40, 0, 1, 6, 9, true, true, false, 12, DT_BF16, 0, false, 0},
-        {2, 2, 512, 0, 1, 33, 0, false, true, false, 0, DT_FP16, 0, false, 0},
-        {1, 1, 576, 0, 1, 0, 0, false, false, false, 0, DT_FP32, 0, false, 0},
-        {2, 1, 16, 0, 1, 0, 0, true, false, true, 0, DT_FP32, 0, false, 0},
-        {2, 2, 72, 0, 1, 9, 127, false, true, true, 0, DT_BF16, 0, false, 0},
-        {4, 2, 40, 0, 1, 6, 9, true, true, false, 12, DT_INT8, 0, false, 0},
-        {2, 1, 136, 0, 1, 0, 0, false, false, true, 0, DT_FP8, 0, false, 0},
-        {4, 2, 20, 1, 0, 0, 7, false, false, false, 0, DT_FP32, 0, false, 0},
-        {2, 1, 64, 1, 0, 5, 0, false, true, false, 9, DT_FP32, 0, false, 0},
-        {3, 3, 32, 1, 1, 0, 0, true, false, false, 0, DT_FP32, 0, false, 0},
-        {2, 1, 64, 1, 0, 5, 31, true, false, false, 2, DT_FP32, 0, false, 0},
-        {2, 2, 16, 1, 0, 20, 125, false, false, false, 0, DT_FP32, 0, false, 0},
-        {2, 1, 256, 1, 0, 40, 0, false, false, false, 9, DT_FP32, 0, false, 0},
-        {3, 1, 24, 1, 1, 1, 3, true, false, false, 0, DT_FP32, 0, false, 0},
-        {4, 2, 32, 1, 1, 37, 65, false, false, false, 0, DT_FP32, 0, false, 0},
-        {1, 1, 48, 1, 1, 33, 3, false, false, false, 0, DT_FP32, 0, false, 0},
-        {4, 1, 40, 2, 0, 0, 0, false, true, false, 5, DT_FP32, 0, false, 0},
-        {2, 2, 128, 2, 0, 0, 0, false, false, false, 0, DT_BF16, 0, false, 0},
-        {2, 1, 24, 0, 1, 0, 0, false, true, false, 0, DT_FP32, 8, false, 0},
-        {2, 2, 16, 0, 1, 3, 0, false, false, false, 0, DT_FP32, 16, false, 0},
-        {3, 1, 40, 1, 1, 0, 0, true, false, false, 0, DT_FP32, 5, true, 0},
-        {2, 2, 32, 0, 1, 0, 0, true, false, false, 0, DT_FP32, 0, true, 0},
-        {2, 1, 24, 0, 0, 0, 0, false, false, false, 0, DT_FP32, 0, false, 1},
-        {3, 3, 40, 0, 0, 0, 9, true, true, false, 12, DT_BF16, 0, false, 3},
-        {2, 1, 16, 0, 0, 0, 0, false, false, true, 0, DT_FP32, 0, false, 2},
-        {2, 2, 16, 0, 0, 0, 0, false, false, false, 0, DT_INT8, 0, false, 9},
+        {4, 2, 24, 0, 1, 0, 0, false, false, false, 0, DT_FP32, 0, false, 0, 0},
+        {3, 1, 40, 0, 1, 6, 9, true, true, false, 12, DT_BF16, 0, false, 0, 0},
+        {2, 2, 512, 0, 1, 33, 0, false, true, false, 0, DT_FP16, 0, false, 0, 0},
+        {1, 1, 576, 0, 1, 0, 0, false, false, false, 0, DT_FP32, 0, false, 0, 0},
+        {2, 1, 16, 0, 1, 0, 0, true, false, true, 0, DT_FP32, 0, false, 0, 0},
+        {2, 2, 72, 0, 1, 9, 127, false, true, true, 0, DT_BF16, 0, false, 0, 0},
+        {4, 2, 40, 0, 1, 6, 9, true, true, false, 12, DT_INT8, 0, false, 0, 0},
+        {2, 1, 136, 0, 1, 0, 0, false, false, true, 0, DT_FP8, 0, false, 0, 0},
+        {4, 2, 20, 1, 0, 0, 7, false, false, false, 0, DT_FP32, 0, false, 0, 0},
+        {2, 1, 64, 1, 0, 5, 0, false, true, false, 9, DT_FP32, 0, false, 0, 0},
+        {3, 3, 32, 1, 1, 0, 0, true, false, false, 0, DT_FP32, 0, false, 0, 0},
+        {2, 1, 64, 1, 0, 5, 31, true, false, false, 2, DT_FP32, 0, false, 0, 0},
+        {2, 2, 16, 1, 0, 20, 125, false, false, false, 0, DT_FP32, 0, false, 0, 0},
+        {2, 1, 256, 1, 0, 40, 0, false, false, false, 9, DT_FP32, 0, false, 0, 0},
+        {3, 1, 24, 1, 1, 1, 3, true, false, false, 0, DT_FP32, 0, false, 0, 0},
+        {4, 2, 32, 1, 1, 37, 65, false, false, false, 0, DT_FP32, 0, false, 0, 0},
+        {1, 1, 48, 1, 1, 33, 3, false, false, false, 0, DT_FP32, 0, false, 0, 0},
+        {4, 1, 40, 2, 0, 0, 0, false, true, false, 5, DT_FP32, 0, false, 0, 0},
+        {2, 2, 128, 2, 0, 0, 0, false, false, false, 0, DT_BF16, 0, false, 0, 0},
+        {2, 1, 24, 0, 1, 0, 0, false, true, false, 0, DT_FP32, 8, false, 0, 0},
+        {2, 2, 16, 0, 1, 3, 0, false, false, false, 0, DT_FP32, 16, false, 0, 0},
+        {3, 1, 40, 1, 1, 0, 0, true, false, false, 0, DT_FP32, 5, true, 0, 0},
+        {2, 2, 32, 0, 1, 0, 0, true, false, false, 0, DT_FP32, 0, true, 0, 0},
+        {2, 1, 24, 0, 0, 0, 0, false, false, false, 0, DT_FP32, 0, false, 1, 0},
+        {3, 3, 40, 0, 0, 0, 9, true, true, false, 12, DT_BF16, 0, false, 3, 0},
+        {2, 1, 16, 0, 0, 0, 0, false, false, true, 0, DT_FP32, 0, false, 2, 0},
+        {2, 2, 16, 0, 0, 0, 0, false, false, false, 0, DT_INT8, 0, false, 9, 0},
+        {3, 3, 24, 1, 0, 0, 0, false, false, false, 0, DT_FP32, 0, false, 0, 9},
+        {2, 2, 40, 1, 0, 20, 0, false, false, false, 0, DT_FP32, 0, false, 0, 127},
+        {1, 1, 16, 1, 0, 0, 0, false, false, false, 0, DT_FP32, 0, false, 0, 1},
     };
 
     (void)state;

@@ -209,6 +209,17 @@ static void pooling(void **state)
         call(kernel_at("select_first", level), (void *const[]){x, rows, y}, (const int64_t[]){C}, T, ROWS, 2);
         for (int s = 0; s < ROWS; s++)
             assert_memory_equal(y + s * C, x + rows[s].q_start * C, C * sizeof *y);
+        for (DType type = DT_FP32; type <= DT_BF16; type++) { /* the row of the token before */
+            void *w = random_tensor(C, type, 1.0f);
+            float before[256 * C], w_row[C];
+
+            for (int i = 0; i < C; i++)
+                w_row[i] = (float)ref_at((RefTensor){w, type}, i);
+            call(kernel_at("previous", level), (void *const[]){x, w, rows, token, before}, (const int64_t[]){C, type}, T, ROWS, 3);
+            for (int t = 0; t < T; t++)
+                assert_memory_equal(before + t * C, t == rows[token[t].row].q_start ? w_row : x + (t - 1) * C, sizeof w_row);
+            free(w);
+        }
         for (int id = -1; id < 3; id++) { /* ids 0 to 2 repeat in a text; none is above 1 in the last text */
             call(kernel_at("select_id", level), (void *const[]){x, rows, token, y}, (const int64_t[]){C, id + 1}, T,
                  ROWS, 2);

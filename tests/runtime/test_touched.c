@@ -564,6 +564,7 @@ static const struct {
     {"expert_linear", 1, "of a choice only the expert is read; its weight is expert_sum's"},
     {"expert_linear_bf16", 1, "the same"},
     {"expert_linear_q", 3, "the same"},
+    {"previous", 0, "no token stands behind the last one of a step, whose row it would be"},
     {"beam", 19, "of a row's last entry only the first half is used, its shift"},
 };
 

@@ -273,7 +273,7 @@ typedef struct Part {
         *scope; /* of attend: "causal" and "prefix" over pages; "full" and "rows" (causal) within texts; "source" */
     int window, span, slopes, sinks, lanes;
     double softcap;
-    int chunk, rounded, tail;
+    int chunk, rounded, tail, reach; /* reach: columns of by_query and by_key; 0: none */
 } Part;
 
 static int heads_of(Ir *g, int heads, int E, DType t)
@@ -288,7 +288,7 @@ static void add_attend_part(Suite *s, const Part *p)
     const char *type = dtype_name(p->t), *scope = strcmp(p->scope, "rows") == 0 ? "causal" : p->scope;
     Ir g = {0};
     Case c = {.kv = p->kv, .lanes = p->lanes, .only = "attend", .encode = !source && !paged, .whole = prefix};
-    char beside[12] = "-", bias[12] = "-", slopes[12] = "-", sinks[12] = "-", name[200];
+    char beside[12] = "-", bias[12] = "-", slopes[12] = "-", sinks[12] = "-", by[24] = "- -", name[200];
     int k;
 
     g.n =
@@ -310,10 +310,15 @@ static void add_attend_part(Suite *s, const Part *p)
         snprintf(slopes, sizeof slopes, "%%%d", weight(&g, "s", p->H, 0, p->t));
     if (p->sinks)
         snprintf(sinks, sizeof sinks, "%%%d", weight(&g, "z", p->H, 0, p->t));
+    if (p->reach) {
+        const int by_query = heads_of(&g, p->H, p->reach, p->t);
+
+        snprintf(by, sizeof by, "%%%d %%%d", by_query, heads_of(&g, p->H, p->reach, p->t));
+    }
     add(&g,
-        "attend %%%d %%%d %s %s %s %s {chunk=%d layer=0 rounded=%d scale=0.2 scope=\"%s\" softcap=%g tail=%d "
+        "attend %%%d %%%d %s %s %s %s %s {chunk=%d layer=0 rounded=%d scale=0.2 scope=\"%s\" softcap=%g tail=%d "
         "window=%d} : [T,%d,%d] %s",
-        q, k, beside, bias, slopes, sinks, p->chunk, p->rounded, scope, p->softcap, p->tail, p->window, p->H, p->E,
+        q, k, beside, bias, slopes, sinks, by, p->chunk, p->rounded, scope, p->softcap, p->tail, p->window, p->H, p->E,
         type);
     if (p->lanes || source)
         decode_step(&c, 5);
@@ -322,9 +327,9 @@ static void add_attend_part(Suite *s, const Part *p)
     else
         set_rows(&c, 3, 0, (const int[][2]){{70, 70}, {1, 1}, {41, 41}});
     snprintf(name, sizeof name,
-             "attend %s %s/%s H=%d G=%d E=%d window=%d span=%d slopes=%d sinks=%d lanes=%d chunk=%d tail=%d", p->scope,
+             "attend %s %s/%s H=%d G=%d E=%d window=%d span=%d slopes=%d sinks=%d lanes=%d chunk=%d tail=%d reach=%d", p->scope,
              type, dtype_name(p->kv), p->H, p->G, p->E, p->window, p->span, p->slopes, p->sinks, p->lanes, p->chunk,
-             p->tail);
+             p->tail, p->reach);
     take(s, &g, &c, name);
 }
 
@@ -412,24 +417,27 @@ static void add_cache(Suite *s, DType t, DType kv, int G, int E, bool source)
 void parts(void **state)
 {
     static const Part some[] = {
-        {DT_FP32, DT_FP32, 4, 2, 24, "causal", 0, 0, 0, 0, 0, 0, 0, 0, 0},
-        {DT_BF16, DT_BF16, 3, 1, 64, "causal", 5, 9, 1, 1, 0, 20, 0, 0, 0},
-        {DT_FP16, DT_FP32, 2, 2, 40, "causal", 0, 0, 1, 0, 4, 0, 0, 0, 0},
-        {DT_FP32, DT_FP32, 2, 1, 16, "full", 0, 7, 0, 0, 0, 0, 0, 0, 0},
-        {DT_BF16, DT_FP32, 2, 2, 80, "full", 9, 0, 0, 1, 0, 0, 0, 0, 0},
-        {DT_FP16, DT_FP16, 4, 1, 32, "rows", 0, 63, 0, 0, 0, 0, 0, 0, 0},
-        {DT_FP32, DT_FP32, 1, 1, 48, "rows", 33, 0, 1, 0, 0, 0, 0, 0, 0},
-        {DT_FP32, DT_FP32, 4, 4, 24, "source", 0, 0, 0, 1, 0, 15, 0, 0, 0},
-        {DT_BF16, DT_BF16, 2, 1, 128, "source", 0, 0, 0, 0, 4, 0, 0, 0, 0},
-        {DT_BF16, DT_BF16, 1, 1, 512, "causal", 0, 0, 0, 1, 0, 0, 0, 0, 0},
-        {DT_FP32, DT_FP32, 2, 1, 24, "causal", 0, 0, 0, 1, 0, 0, 4, 0, 0},
-        {DT_BF16, DT_BF16, 2, 2, 40, "causal", 3, 0, 0, 0, 0, 0, 8, 0, 0},
-        {DT_FP32, DT_FP32, 3, 1, 32, "rows", 0, 0, 1, 0, 0, 0, 16, 1, 0},
-        {DT_FP16, DT_FP32, 2, 2, 16, "causal", 0, 0, 1, 0, 0, 0, 0, 1, 0},
-        {DT_FP32, DT_FP32, 2, 1, 16, "causal", 0, 9, 0, 0, 0, 0.5, 0, 0, 0},
-        {DT_FP32, DT_FP32, 3, 1, 24, "prefix", 0, 0, 0, 0, 0, 0, 0, 0, 1},
-        {DT_BF16, DT_BF16, 2, 2, 40, "prefix", 0, 63, 0, 1, 0, 9, 0, 0, 3},
-        {DT_FP16, DT_FP32, 2, 1, 16, "prefix", 0, 0, 1, 0, 4, 0, 0, 0, 0},
+        {DT_FP32, DT_FP32, 4, 2, 24, "causal", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+        {DT_BF16, DT_BF16, 3, 1, 64, "causal", 5, 9, 1, 1, 0, 20, 0, 0, 0, 0},
+        {DT_FP16, DT_FP32, 2, 2, 40, "causal", 0, 0, 1, 0, 4, 0, 0, 0, 0, 0},
+        {DT_FP32, DT_FP32, 2, 1, 16, "full", 0, 7, 0, 0, 0, 0, 0, 0, 0, 0},
+        {DT_BF16, DT_FP32, 2, 2, 80, "full", 9, 0, 0, 1, 0, 0, 0, 0, 0, 0},
+        {DT_FP16, DT_FP16, 4, 1, 32, "rows", 0, 63, 0, 0, 0, 0, 0, 0, 0, 0},
+        {DT_FP32, DT_FP32, 1, 1, 48, "rows", 33, 0, 1, 0, 0, 0, 0, 0, 0, 0},
+        {DT_FP32, DT_FP32, 4, 4, 24, "source", 0, 0, 0, 1, 0, 15, 0, 0, 0, 0},
+        {DT_BF16, DT_BF16, 2, 1, 128, "source", 0, 0, 0, 0, 4, 0, 0, 0, 0, 0},
+        {DT_BF16, DT_BF16, 1, 1, 512, "causal", 0, 0, 0, 1, 0, 0, 0, 0, 0, 0},
+        {DT_FP32, DT_FP32, 2, 1, 24, "causal", 0, 0, 0, 1, 0, 0, 4, 0, 0, 0},
+        {DT_BF16, DT_BF16, 2, 2, 40, "causal", 3, 0, 0, 0, 0, 0, 8, 0, 0, 0},
+        {DT_FP32, DT_FP32, 3, 1, 32, "rows", 0, 0, 1, 0, 0, 0, 16, 1, 0, 0},
+        {DT_FP16, DT_FP32, 2, 2, 16, "causal", 0, 0, 1, 0, 0, 0, 0, 1, 0, 0},
+        {DT_FP32, DT_FP32, 2, 1, 16, "causal", 0, 9, 0, 0, 0, 0.5, 0, 0, 0, 0},
+        {DT_FP32, DT_FP32, 3, 1, 24, "prefix", 0, 0, 0, 0, 0, 0, 0, 0, 1, 0},
+        {DT_BF16, DT_BF16, 2, 2, 40, "prefix", 0, 63, 0, 1, 0, 9, 0, 0, 3, 0},
+        {DT_FP16, DT_FP32, 2, 1, 16, "prefix", 0, 0, 1, 0, 4, 0, 0, 0, 0, 0},
+        {DT_FP32, DT_FP32, 3, 3, 24, "full", 0, 0, 0, 0, 0, 0, 0, 0, 0, 9},
+        {DT_BF16, DT_FP32, 2, 2, 40, "full", 7, 0, 0, 0, 0, 0, 0, 0, 0, 141},
+        {DT_FP16, DT_FP16, 2, 2, 64, "full", 0, 0, 0, 0, 0, 0, 0, 0, 0, 65},
     };
     Suite *s = open_suite("parts");
 
@@ -451,7 +459,7 @@ void parts(void **state)
         add_append_norm(s, types[t], types[t], (const int[]){264, 136, 20}[t], (const int[]){264, 136, 10}[t], 5);
         add_cache(s, types[t], t ? types[t] : DT_BF16, 3, 40, true);
     }
-    finish(s, 56);
+    finish(s, 59);
 }
 
 /* --- values inside keys ------------------------------------------------------------------------------ */

@@ -74,11 +74,29 @@ static void add_rows(Suite *s, DType t, int C)
     }
 }
 
+/* The row of the token before, of an encoder. w: the type of the first one. */
+static void add_previous(Suite *s, DType t, DType w, int C)
+{
+    Ir g = {.text = "graph \"case\"\nlimits sequences=7 context=64 tokens=64 kv_block=8 kv_pages=72 logit_bias=4 "
+                    "end_ids=4\nkind encoder\n"};
+    Case c = {.encode = true};
+
+    g.n = strlen(g.text);
+    add(&g, "ids : [T] i32");
+    const int x = input(&g, C, t);
+    add(&g, "previous %%%d %%%d : [T,%d] %s", x, weight(&g, "f", 1, C, w), C, dtype_name(t));
+    set_rows(&c, 3, 0, (const int[][2]){{20, 20}, {1, 1}, {31, 31}});
+    take(s, &g, &c, "previous");
+}
+
 static void rows(void **state)
 {
     Suite *s = open_suite("rows");
 
     (void)state;
+    add_previous(s, DT_FP32, DT_BF16, 36);
+    add_previous(s, DT_BF16, DT_BF16, 1032);
+    add_previous(s, DT_FP16, DT_FP32, 130);
     add_rows(s, DT_FP32, 36);
     add_rows(s, DT_FP16, 72);
     add_rows(s, DT_BF16, 264);

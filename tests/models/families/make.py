@@ -913,6 +913,7 @@ T5_IDLE = ["is_encoder_decoder", "num_decoder_layers", "decoder_start_token_id",
 GPT2 = dict(COMMON, n_embd=48, n_layer=2, n_head=3, n_positions=72)
 DEBERTA = dict(SIZES, relative_attention=True, pos_att_type=["p2c", "c2p"], position_buckets=8, max_relative_positions=12,
                norm_rel_ebd="layer_norm", share_att_key=True, position_biased_input=False, layer_norm_eps=1e-3)
+DEBERTA_1 = dict(SIZES, relative_attention=True, pos_att_type=["c2p", "p2c"], max_relative_positions=9, layer_norm_eps=1e-3)
 DEBERTA_IDLE = DROPPED + ["legacy", "pooler_dropout", "pooler_hidden_act"]
 
 # name: class, settings, changes of config.json, fields that others turn off, the file of another class
@@ -928,6 +929,10 @@ ENCODERS = {
                 {}, ["scale_decoder_outputs"]),
     "bart-head": ("BartForSequenceClassification", dict(BART, num_labels=3, scale_embedding=True), {}),
     "bart-answers": ("BartForQuestionAnswering", dict(BART, activation_function="relu", decoder_start_token_id=7), {}),
+    "deberta": ("DebertaModel", dict(DEBERTA_1, type_vocab_size=2), {}, DEBERTA_IDLE),
+    "deberta-head": ("DebertaForSequenceClassification",
+                     dict(DEBERTA_1, num_labels=3, pos_att_type="C2P|P2C", max_relative_positions=-1, embedding_size=24), {},
+                     DEBERTA_IDLE[:-1] + ["max_relative_positions"]),
     "deberta-v3": ("DebertaV2Model", DEBERTA, {}, DEBERTA_IDLE),
     "deberta-v3-head": ("DebertaV2ForSequenceClassification",
                         dict(DEBERTA, num_labels=3, pooler_hidden_act="relu", position_buckets=-1, norm_rel_ebd="none",

@@ -14,6 +14,11 @@ for i = 1, 2 do -- with sinks no other kernel than attend computes it
       sinks = i == 2 and nn.weight("esinks", { H }) or nil }), "eo" .. i)
 end
 
+s = nn.previous(s, nn.weight("before", { 1, D }))
+local by = heads(s, "eq3")
+s = s + out(nn.attend_full(by, heads(s, "ek3"), heads(s, "ev3"),
+  { by_query = nn.head_linear(by, nn.weight("by_query", { H, E })), by_key = nn.head_linear(by, nn.weight("by_key", { H, E })) }), "eo3")
+
 local h = nn.embed(nn.ids(), w)
 h = h + out(nn.attend(heads(h, "q"), nn.cache(heads(h, "k"), heads(h, "v"))), "o")
 local k = nn.rmsnorm(heads(s, "sk"), nn.weight("gk", { E }), 1e-5)
