@@ -112,9 +112,10 @@ static bool infer_weight_op(const Query *q, Shape *out)
             return false;
         *out = ir_shape(1, ir_const(get(q, "count")), (Dim){0}, (Dim){0});
     } else if (q->op == OP_ALIBI) {
-        if (!want_range(q, "heads", 1, 1 << 20))
+        if (!want_range(q, "heads", 1, 1 << 20) || !want_range(q, "reach", 0, 1 << 20))
             return false;
-        *out = ir_shape(1, ir_const(get(q, "heads")), (Dim){0}, (Dim){0});
+        *out = ir_shape(get(q, "reach") ? 2 : 1, ir_const(get(q, "heads")),
+                        get(q, "reach") ? ir_const(2 * get(q, "reach") + 1) : (Dim){0}, (Dim){0});
     } else if (q->op == OP_DISTANCE_BIAS) {
         const int64_t max_distance = get(q, "max_distance");
         const int64_t exact = q->args[0] && a.rank == 2 ? size(a, 0) / (get(q, "causal") ? 2 : 4) : 0;

@@ -279,7 +279,7 @@ static int nn_attend_cross(lua_State *L)
     return add_attend(L, 3, "attend_cross", "scale softcap sinks", "source", args, &attrs);
 }
 
-/* nn.alibi(heads [, most]): slopes for attend */
+/* nn.alibi(heads [, most [, reach]]): slopes for attend; with reach a bias for it, the same on both sides */
 static int nn_alibi(lua_State *L)
 {
     Attrs attrs = {0};
@@ -287,6 +287,8 @@ static int nn_alibi(lua_State *L)
     attrs_int(&attrs, "heads", arg_count(L, 1, 1, 65536, "alibi: heads"));
     if (!lua_isnoneornil(L, 2) && arg_number(L, 2, "alibi: most") != 8)
         attrs_float(&attrs, "most", arg_number(L, 2, "alibi: most"));
+    if (!lua_isnoneornil(L, 3))
+        attrs_int(&attrs, "reach", arg_count(L, 3, 1, MAX_SIZE, "alibi: reach"));
     return value_push(L, value_table(L, OP_ALIBI, &attrs));
 }
 

@@ -3,6 +3,7 @@
  *   angle[p, i] = p * theta^(-i / span)      i < dim / 2;  Vaswani et al. 2017: span = dim / 2
  *   half: row p is sin(angle[p, 0 ..]), cos(angle[p, 0 ..]);  neighbour: sin, cos, sin, cos ... */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tensors.h"
@@ -12,13 +13,20 @@ void alibi_rows(const Value *v, int64_t from, int64_t count, float *out)
 {
     const int64_t heads = ir_int(v, "heads");
     const double most = ir_float(v, "most");
+    const int64_t reach = ir_int(v, "reach");
     int64_t whole = 1;
 
     while (2 * whole <= heads)
         whole *= 2;
-    for (int64_t h = from; h < from + count; h++)
-        out[h - from] = (float)(h < whole ? pow(2, -most * (double)(h + 1) / (double)whole)
-                                          : pow(2, -most / 2 * (double)(2 * (h - whole) + 1) / (double)whole));
+    for (int64_t h = from; h < from + count; h++) {
+        const double slope = h < whole ? pow(2, -most * (double)(h + 1) / (double)whole)
+                                       : pow(2, -most / 2 * (double)(2 * (h - whole) + 1) / (double)whole);
+
+        if (!reach)
+            *out++ = (float)slope;
+        for (int64_t d = -reach; reach && d <= reach; d++)
+            *out++ = (float)(-slope * (double)llabs(d));
+    }
 }
 
 void sinusoid_rows(const Value *v, int64_t from, int64_t count, float *out)
