@@ -210,6 +210,9 @@ local function feed_forward(c, x, name)                             -- x [T, D]
       gate = nn.act(nn.layernorm(gate, nil, -c.ffn_cut, 1e-12), "relu") * nn.row_rms(gate, { centred = true })
     end
     y = nn.glu(gate, project(x, name .. n.up, c.ffn, c.ffn_bias), c.activation)
+  elseif n.xielu then
+    local function number(part) return nn.weight(name .. n.xielu .. part, { 1 }) end
+    y = nn.xielu(project(x, name .. n.up, c.ffn, c.ffn_bias), nn.concat(number ".alpha_p", number ".alpha_n", number ".beta"))
   else
     y = nn.act(project(x, name .. n.up, c.ffn, c.ffn_bias), c.activation)
   end

@@ -41,6 +41,7 @@ local fields = {
   -- names.relative, an embedding of relative positions, of which each layer makes numbers of queries and of keys: max_distance,
   -- buckets and reach of nn.distance_heads; norm: its rows are normed (names.relative_norm). Empty: none
   relative = config.options({}),
+  alibi_reach = config.count(0, 2 ^ 24, 0),                         -- slopes of ALiBi to both sides, for texts of one token more; 0: none
   scale = config.number(0, 1024, 0),                                -- of scores; 0: E^-1/2
   project_bias = config.flag(true),                                 -- of names.project
   norm_projected = config.flag(false),                              -- names.embedding_norm stands behind names.project
@@ -101,11 +102,13 @@ end
 
 local function attention(c, x, name, layer)                         -- x [T, D]
   local q, k, v = projections(c, x, name)
+  if c.names.q_norm then q, k = norm(c, q, name .. c.names.q_norm), norm(c, k, name .. c.names.k_norm) end
   q, k, v = nn.split_heads(q, c.heads), nn.split_heads(k, c.heads), nn.split_heads(v, c.heads)
   local window = c.windows[layer + 1] or 0
   local rope = window > 0 and c.rope_windowed or c.rope
   if rope.theta or rope.freqs then q, k = nn.rope(q, rope), nn.rope(k, rope) end
   local bias = c.buckets > 0 and nn.distance_bias(nn.weight(c.names.distances .. ".weight", { c.buckets, c.heads }))
+  if c.alibi_reach > 0 then bias = nn.alibi(c.heads, nil, c.alibi_reach) end
   local options = { causal = c.causal, window = window, bias = bias }
   if c.scale > 0 then options.scale = c.scale end
   if c.relative.reach then options.by_query, options.by_key = by_distance(c, q, k, name) end
@@ -136,7 +139,8 @@ local function layer(c, h, i)                                       -- h [T, D]
     h = h + attention(c, x, name, i)
     return h + feed_forward(c, norm(c, h, name .. n.ffn_norm), name)
   end
-  h = norm(c, h + attention(c, h, name, i), name .. n.attention_norm)
+  local y = norm(c, h + attention(c, h, name, i), name .. n.attention_norm)
+  h = n.attention_sum_norm and norm(c, h + y, name .. n.attention_sum_norm) or y
   return norm(c, h + feed_forward(c, h, name), name .. n.ffn_norm)
 end
 

@@ -399,6 +399,7 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
         *out = x;
         return want_activation(q, 0) &&
                want_word(q, "kind", "gelu_erf gelu_tanh quick_gelu relu relu2 sigmoid silu tanh");
+    case OP_XIELU: *out = x; return want_activation(q, 0) && want_vector(q, 1, 3);
     case OP_GLU:
         return want_word(q, "kind", "gelu_erf gelu_tanh quick_gelu relu relu2 sigmoid silu tanh") && infer_glu(q, out);
     case OP_ROUTE: *out_type = DT_I32; return infer_route(q, out);

@@ -43,6 +43,7 @@ static const ShardRule rules[] = {
     {OP_SCALE, "p", SPLIT},
     {OP_ACT, "p", SPLIT},
     {OP_CLAMP, "p", SPLIT},
+    {OP_XIELU, "pw", SPLIT},
     {OP_GLU, "p", SPLIT},
     {OP_GLU_CLAMPED, "p", SPLIT},
     {OP_SCALE_BY_POSITION, "p", SPLIT},
@@ -156,8 +157,8 @@ static int64_t group_of(const Graph *g, Id w)
 
 static bool keeps_blocks(Op op)
 {
-    return op == OP_ADD || op == OP_MUL || op == OP_SCALE || op == OP_ACT || op == OP_CLAMP || op == OP_GLU ||
-           op == OP_GLU_CLAMPED || op == OP_SCALE_BY_POSITION;
+    return op == OP_ADD || op == OP_MUL || op == OP_SCALE || op == OP_ACT || op == OP_CLAMP || op == OP_XIELU ||
+           op == OP_GLU || op == OP_GLU_CLAMPED || op == OP_SCALE_BY_POSITION;
 }
 
 /* The blocks of a value's columns, by those of its arguments. An argument whose blocks cannot stay is marked to be whole. */

@@ -256,6 +256,12 @@ static int nn_scale(lua_State *L)
     return value_push(L, value_add(L, OP_SCALE, x, 0, 0, &attrs));
 }
 
+/* nn.xielu(x, w) */
+static int nn_xielu(lua_State *L)
+{
+    return value_push(L, value_add(L, OP_XIELU, nn_value(L, 1, "xielu: x"), nn_value(L, 2, "xielu: w"), 0, NULL));
+}
+
 /* nn.clamp(x, low, high) */
 static int nn_clamp(lua_State *L)
 {
@@ -526,6 +532,7 @@ int nn_open(lua_State *L)
         {"select_last", nn_select_last},
         {"select_id", nn_select_id},
         {"previous", nn_previous},
+        {"xielu", nn_xielu},
         {"sample", nn_sample},
         {"width", nn_width},
         {NULL, NULL},

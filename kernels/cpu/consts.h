@@ -421,6 +421,11 @@ enum {
 };
 
 enum {
+    XIELU_C,
+    XIELU_ROWS_S,
+};
+
+enum {
     GLU_CLAMPED_ALPHA, /* cpu_number */
     GLU_CLAMPED_F,
     GLU_CLAMPED_LIMIT, /* cpu_number */

@@ -1,6 +1,7 @@
 /* parts.c - element by element, fp32: clamps, gates within limits, scales by position, parts of heads, weights of routes.
  *
  *   clamp              y[m,i] = x[m,i], at least LOW, at most HIGH
+ *   xielu              y[m,i] = w[2] * x + softplus(w[0]) * x^2 for x > 0, else w[2] * x + (w[2] + softplus(w[1])) * (e^min(x, -1e-6) - 1 - x)
  *   glu_clamped        y[m,i] = g * sigmoid(ALPHA * g) * (u + 1): g = x[m,2i] at most LIMIT, u = x[m,2i+1] within +-LIMIT
  *   scale_by_position  y[t,i] = x[t,i] * (1 + BY * log(1 + floor((position + OFFSET) / EVERY)))
  *   slice_heads        y [T,H,E]: elements FROM .. FROM + E - 1 of each head of x [T,H,N]
@@ -11,6 +12,13 @@
 //@ args    x[M,C] -> y
 //@ match   y = clamp(x)
 //@ consts  LOW: clamp.low  C: C  HIGH: clamp.high  ROWS_S: rows(x)
+//@ moves   8 * T * C
+
+//@ kernel  xielu
+//@ rank    1015
+//@ args    x[M,C] w[W]:fp32 -> y
+//@ match   y = xielu(x, w)
+//@ consts  C: C  ROWS_S: rows(x)
 //@ moves   8 * T * C
 
 //@ kernel  glu_clamped
@@ -59,6 +67,12 @@ static inline float part_within(float x, float low, float high)
 {
     return x < low ? low : x > high ? high : x;
 }
+
+/* log(1 + e^x) */
+static inline float part_softplus(float x)
+{
+    return x > 20.0f ? x : log1pf(expf(x));
+}
 #endif
 
 void AT(clamp)(const CpuCall *c)
@@ -70,6 +84,22 @@ void AT(clamp)(const CpuCall *c)
     cpu_share(c, (c->k[CLAMP_ROWS_S] ? c->S : c->T) * c->k[CLAMP_C], &first, &last);
     for (int64_t i = first; i < last; i++)
         y[i] = part_within(x[i], low, high);
+}
+
+void AT(xielu)(const CpuCall *c)
+{
+    const float *x = c->arg[0], *w = c->arg[1], beta = w[2];
+    const float up = part_softplus(w[0]), down = beta + part_softplus(w[1]);
+    float *y = c->arg[2];
+    int64_t first, last;
+
+    cpu_share(c, (c->k[XIELU_ROWS_S] ? c->S : c->T) * c->k[XIELU_C], &first, &last);
+    for (int64_t i = first; i < last; i += LANES) {
+        const int64_t n = last - i < LANES ? last - i : LANES;
+        const Vf v = vload_n(x + i, n), low = vselect(v < -1e-6f, v, vset(-1e-6f));
+
+        vstore_n(y + i, v * beta + vselect(v > 0.0f, v * v * up, (vexp(low) - 1.0f - v) * down), n);
+    }
 }
 
 void AT(glu_clamped)(const CpuCall *c)

@@ -32,6 +32,17 @@ void ref_clamp(RefTensor x, double low, double high, int64_t n, float *y)
         y[i] = (float)ref_within(ref_at(x, i), low, high);
 }
 
+void ref_xielu(RefTensor x, RefTensor w, int64_t n, float *y)
+{
+    const double beta = ref_at(w, 2), up = log1p(exp(ref_at(w, 0))), down = beta + log1p(exp(ref_at(w, 1)));
+
+    for (int64_t i = 0; i < n; i++) {
+        const double a = ref_at(x, i);
+
+        y[i] = (float)(beta * a + (a > 0.0 ? up * a * a : down * (expm1(fmin(a, -1e-6)) - a)));
+    }
+}
+
 void ref_glu_clamped(RefTensor x, double alpha, double limit, int M, int F, float *y)
 {
     for (int64_t i = 0; i < (int64_t)M * F; i++) {

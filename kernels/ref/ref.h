@@ -85,6 +85,8 @@ void ref_act(RefTensor x, FtxAct kind, int64_t n, float *y);
 void ref_glu(RefTensor x, FtxAct kind, int M, int F, float *y);
 
 void ref_clamp(RefTensor x, double low, double high, int64_t n, float *y);
+/* y = w[2] * x + softplus(w[0]) * x^2 for x > 0, else w[2] * x + (w[2] + softplus(w[1])) * (e^min(x, -1e-6) - 1 - x) */
+void ref_xielu(RefTensor x, RefTensor w, int64_t n, float *y);
 /* y[m,i] = g * sigmoid(alpha * g) * (u + 1): g = x[m,2i] at most limit, u = x[m,2i+1] at most limit away from 0 */
 void ref_glu_clamped(RefTensor x, double alpha, double limit, int M, int F, float *y);
 /* y[t,i] = x[t,i] * (1 + by * log(1 + floor((position + offset) / every))) */

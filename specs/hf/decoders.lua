@@ -189,6 +189,19 @@ local classes = {
       c.ffn_bias = config:flag("mlp_bias", true)
     end,
   },
+  ApertusForCausalLM = {
+    type = "apertus", eps = 1e-5, theta = 12000000.0, positions = 65536, activation = "xielu",
+    activations = fields.with(hf.activations, { xielu = "relu" }), -- the numbers of xIELU are tensors
+    rope = { rope_type = "llama3", rope_theta = 12000000.0, factor = 8.0, original_max_position_embeddings = 8192,
+             low_freq_factor = 1.0, high_freq_factor = 4.0 },
+    unused = { "model.layers.*.mlp.act_fn.eps" },
+    names = fields.with(head_norms, { gate = false, attention_norm = "attention_layernorm", ffn_norm = "feedforward_layernorm" }),
+    set = function(config, c)
+      c.norm_heads = true
+      same_bias(config, c, "attention_bias")
+      if (config:value("hidden_act") or "xielu") == "xielu" then c.names.xielu = "mlp.act_fn" end
+    end,
+  },
   ArceeForCausalLM = {
     type = "arcee", eps = 1e-5, activation = "relu2", positions = 4096, names = { gate = false },
     set = function(config, c)
@@ -467,6 +480,7 @@ local function read(config, class, encoder, head)
   local head_dim = head_field("head_dim", hidden // heads)
   local positions = config:count(field.positions, 1, 2 ^ 24, class.positions)
   local rope = { theta = 10000.0 }
+  if class.rope and not hf.rope_object(config) then config.values.rope_parameters = class.rope end
   if field.theta then rope = hf.rope(config, head_dim, positions, field, class) end
   rope.style = class.style
   local c = {
@@ -514,7 +528,6 @@ end
 
 -- Parts that nn.* does not have, by the beginning of an architecture's name.
 local lacking = {
-  Apertus = "the activation xIELU", JinaBert = "slopes of ALiBi for tokens on both sides",
   Lfm2 = "convolutions", Lfm3 = "convolutions",
   PhiMoE = "experts whose weights are two softmaxes, each over the logits near its largest",
   Phimoe = "experts whose weights are two softmaxes, each over the logits near its largest",

@@ -229,6 +229,34 @@ local classes = {
       else pooler(config, c, head, "pooler.dense") end
     end,
   },
+  -- JinaBERT v2; files that have the tensors of mlp.up_gated_layer are those of its variant for code
+  JinaBert = {
+    prefixes = { "bert." }, classifies = true, sizes = base,
+    set = function(config, c, positions, _, head)
+      local kind = config:word("feed_forward_type", { original = "original", geglu = "gelu_erf", reglu = "relu" }, "original")
+      local mean = config:word("emb_pooler", { none = false, mean = true }, "none")
+      if kind ~= "original" then
+        c.activation, c.up_bias = kind, false
+        c.names.gate_up, c.names.down, c.names.ffn_norm = "mlp.gated_layers", "mlp.wo", "mlp.layernorm"
+      end
+      if config:stored("encoder.layer.0.mlp.up_gated_layer.weight") then
+        if kind == "original" then config:refuse("feed_forward_type", "geglu or reglu, as the tensors say") end
+        local n = c.names
+        n.gate_up, n.down, n.ffn_norm, c.up_first = "mlp.up_gated_layer", "mlp.down_layer", "layer_norm_2", true
+        n.attention_sum_norm, n.q_norm, n.k_norm = "layer_norm_1", "attention.self.layer_norm_q", "attention.self.layer_norm_k"
+      end
+      if config:word("position_embedding_type", { absolute = false, alibi = true }, "absolute") then
+        c.alibi_reach = math.max(hf.context(positions) - 1, 1)
+      else
+        c.positions, c.names.positions = positions, "embeddings.position_embeddings"
+      end
+      config:only("alibi_scaling", "1", 1)
+      if c.outputs then first_token(c, "pooler.dense", "tanh", "classifier")
+      elseif mean and not rawget(hf.token_heads, head) then
+        c.pooling, c.dropped = "mean", { "pooler.", table.unpack(c.dropped) }
+      else pooler(config, c, head, "pooler.dense") end
+    end,
+  },
   Deberta = {
     prefixes = { "deberta." }, classifies = true, eps = 1e-7, types = 0, sizes = base, dropped = deberta_dropped,
     names = { qkv = "attention.self.in_proj", q_bias = "attention.self.q_bias", v_bias = "attention.self.v_bias",

@@ -220,6 +220,7 @@ static void op_mistakes(void **state)
         {"head_linear %16 %2", "head_linear: x is [T,3,4], w is [10,8]: columns of w must be elements of a head"},
         {"head_linear %3 %2", "head_linear: x is [T,8], it must have 3 dimensions"},
         {"head_linear %6 %6", "head_linear: w must be a weight, it is the result of split_heads"},
+        {"xielu %3 %4", "xielu: w is [7], it must be [3]"},
         {"previous %3 %2", "previous: w is [10,8], it must be [1,8]"},
         {"previous %9 %2", "previous: x is [S,"},
         {"norm_rows %2 %4 %4 {eps=1}", "norm_rows: g is [7], it must be [8]"},

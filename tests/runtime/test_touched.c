@@ -512,6 +512,7 @@ static void test_other_kernels(void **state)
         call("scale", (const int64_t[]){21, eps, rows_s}, 4, 2);
         call("clamp", (const int64_t[]){eps, 21, eps, rows_s}, 4, 2);
         call("glu_clamped", (const int64_t[]){eps, 21, eps, rows_s}, 4, 2);
+        call("xielu", (const int64_t[]){21, rows_s}, 4, 2);
         call("route_weights", (const int64_t[]){21, rows_s}, 4, 2);
         call("row_rms", (const int64_t[]){21, rows_s, rows_s, eps, rows_s}, 4, 2);
         call("normalize", (const int64_t[]){21, eps, rows_s}, 4, 2);

@@ -270,6 +270,7 @@ static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
         ref_columns(a[0], (int)ir_value(g, v->args[0])->shape.dim[1].n, v->op == OP_SLICE ? (int)ir_int(v, "from") : 0,
                     a[1], (int)M, C, y);
         break;
+    case OP_XIELU: ref_xielu(a[0], a[1], n, y); break;
     case OP_CLAMP: ref_clamp(a[0], ir_float(v, "low"), ir_float(v, "high"), n, y); break;
     case OP_GLU_CLAMPED: ref_glu_clamped(a[0], ir_float(v, "alpha"), ir_float(v, "limit"), (int)M, C, y); break;
     case OP_SCALE_BY_POSITION:

@@ -14,7 +14,8 @@ static void add_rows(Suite *s, DType t, int C)
         "glu relu2",    "glu quick_gelu", "add",      "mul",          "gated",       "columns",
         "scale",        "norm 1",         "norm 2",   "norm and add", "last",        "embed",
         "positions",    "scaled",         "entry",    "slice",        "join",        "clamp",
-        "limits",       "tempered",       "id",       "rms",          "deviation",   "places"};
+        "limits",       "tempered",       "id",       "rms",          "deviation",   "places",
+        "xielu"};
 
     for (size_t i = 0; i < LEN(ops); i++) {
         Ir g = begin();
@@ -35,6 +36,8 @@ static void add_rows(Suite *s, DType t, int C)
             add(&g, "join %%%d %%%d : [T,%d] %s", x, input(&g, C / 2 + 4, t), C + C / 2 + 4, type);
         else if (strcmp(op, "clamp") == 0)
             add(&g, "clamp %%%d {low=-0.3 high=0.4} : [T,%d] %s", x, C, type);
+        else if (strcmp(op, "xielu") == 0)
+            add(&g, "xielu %%%d %%%d : [T,%d] %s", x, weight(&g, "p", 3, 0, DT_FP32), C, type);
         else if (strcmp(op, "limits") == 0)
             add(&g, "glu_clamped %%%d {alpha=1.7 limit=0.6} : [T,%d] %s", x, C, type);
         else if (strcmp(op, "tempered") == 0)

@@ -17,6 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from drawn import numbers
 import chatglm, foreign
 import baichuan  # transformers.BaichuanForCausalLM
+import jina  # transformers.JinaBertModel
 import mpt  # transformers.MPTForCausalLM
 
 HERE = pathlib.Path("tests/models/families")
@@ -489,6 +490,10 @@ CASES = {
                               mlp_bias=True), {}),
     "helium-tied": ("Helium", dict(SIZES, hidden_size=128, num_attention_heads=1, num_key_value_heads=1, head_dim=128,
                                    tie_word_embeddings=True), without("rope_parameters", "head_dim", "rms_norm_eps")),
+    "apertus": ("Apertus", dict(EVEN, **rope(900.0), rms_norm_eps=1e-3, attention_bias=True), {}),
+    "apertus-plain": ("Apertus", dict(SIZES, num_key_value_heads=3, hidden_act="relu2", tie_word_embeddings=True),
+                      {**without("rope_parameters", "rms_norm_eps", "attention_bias")}),
+    "apertus-tied": ("Apertus", dict(SIZES, num_key_value_heads=1, tie_word_embeddings=True), without("hidden_act", "rope_parameters")),
     "arcee": ("Arcee", dict(EVEN, **rope(3e3), rms_norm_eps=1e-3, attention_bias=True, mlp_bias=True), {}),
     "arcee-tied": ("Arcee", dict(SIZES, num_key_value_heads=3, hidden_act="silu", tie_word_embeddings=True, **rope(1e4)),
                    without("rms_norm_eps", "head_dim")),
@@ -890,6 +895,11 @@ def as_nomic(model, config):
             "rotary_scaling_factor": None, "type_vocab_size": 2, "vocab_size": 101, "pad_token_id": 0}
 
 
+def as_jina(model, config):
+    """The file of jina-embeddings-v2: its tensors say whether queries and keys are normed."""
+    return {k: v for k, v in config.items() if k != "qk_norm"}
+
+
 def as_new(model, config):
     """The file of gte v1.5. Its RoPE is that of Alibaba's modeling.py: theta * factor, all divided by factor^(2/dim)."""
     i = torch.arange(0, 16, 2, dtype=torch.float32)
@@ -913,6 +923,7 @@ T5_IDLE = ["is_encoder_decoder", "num_decoder_layers", "decoder_start_token_id",
 GPT2 = dict(COMMON, n_embd=48, n_layer=2, n_head=3, n_positions=72)
 DEBERTA = dict(SIZES, relative_attention=True, pos_att_type=["p2c", "c2p"], position_buckets=8, max_relative_positions=12,
                norm_rel_ebd="layer_norm", share_att_key=True, position_biased_input=False, layer_norm_eps=1e-3)
+JINA = dict(E, position_embedding_type="alibi")
 DEBERTA_1 = dict(SIZES, relative_attention=True, pos_att_type=["c2p", "p2c"], max_relative_positions=9, layer_norm_eps=1e-3)
 DEBERTA_IDLE = DROPPED + ["legacy", "pooler_dropout", "pooler_hidden_act"]
 
@@ -929,6 +940,14 @@ ENCODERS = {
                 {}, ["scale_decoder_outputs"]),
     "bart-head": ("BartForSequenceClassification", dict(BART, num_labels=3, scale_embedding=True), {}),
     "bart-answers": ("BartForQuestionAnswering", dict(BART, activation_function="relu", decoder_start_token_id=7), {}),
+    "jina": ("JinaBertModel", dict(JINA, feed_forward_type="geglu", emb_pooler="mean"), {}, DROPPED, as_jina),
+    "jina-code": ("JinaBertModel", dict(JINA, num_attention_heads=2, feed_forward_type="geglu", qk_norm=True), {}, DROPPED,
+                  as_jina),
+    "jina-head": ("JinaBertForSequenceClassification",
+                  dict(JINA, feed_forward_type="reglu", num_labels=1, model_max_length=72, alibi_scaling=1), {},
+                  DROPPED + ["model_max_length"], as_jina),
+    "jina-plain": ("JinaBertModel", dict(JINA, position_embedding_type="absolute", hidden_act="relu"),
+                   {"feed_forward_type": None}, DROPPED, as_jina),
     "deberta": ("DebertaModel", dict(DEBERTA_1, type_vocab_size=2), {}, DEBERTA_IDLE),
     "deberta-head": ("DebertaForSequenceClassification",
                      dict(DEBERTA_1, num_labels=3, pos_att_type="C2P|P2C", max_relative_positions=-1, embedding_size=24), {},
