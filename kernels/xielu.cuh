@@ -11,7 +11,7 @@
 
 struct XieluArgs { const void *x; const float *w; const FtxStep *step; void *y; };
 
-DEVICE float softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
+DEVICE float softplus(float x) { return x > 20.0f ? x : logf(1.0f + expf(x)); }
 
 template <class K> DEVICE void xielu(const XieluArgs &a) // K: T C ROWS_S THREADS
 {
@@ -27,7 +27,7 @@ template <class K> DEVICE void xielu(const XieluArgs &a) // K: T C ROWS_S THREAD
         Vec<float, VEC> f = to_floats(load<VEC>((const T *)a.x + row * K::C + v * VEC));
 #pragma unroll
         for (int i = 0; i < VEC; i++)
-            f[i] = fmaf(beta, f[i], f[i] > 0.0f ? up * f[i] * f[i] : down * (expm1f(fminf(f[i], -1e-6f)) - f[i]));
+            f[i] = fmaf(beta, f[i], f[i] > 0.0f ? up * f[i] * f[i] : down * (expf(fminf(f[i], -1e-6f)) - 1.0f - f[i]));
         store((T *)a.y + row * K::C + v * VEC, from_floats<T>(f));
     }
 }

@@ -78,7 +78,9 @@ local fields = {
   logits_cap = config.number(0, 2 ^ 20, 0),                         -- cap * tanh(logit / cap); 0: none
   tie_embeddings = config.flag(false),
   classes = config.count(0, 2 ^ 20, 0),                             -- of an encoder: rows of names.classifier; 0: none
-  classes_of = config.word({ "text", "tokens" }, "text"),           -- of its last token, or of each token
+  classes_of = config.word({ "text", "first", "mean", "tokens" }, "text"), -- of its last token, first one, of all, or of each.
+                                                                    -- With names.dense a linear and gelu are before them
+  dense_first = config.flag(false),                                 -- before the mean is taken
   unused = config.options({}),                                      -- tensors that older checkpoints have
   left_out = config.options({}),                                    -- beginnings of names that are not read
 }
@@ -196,7 +198,9 @@ local function attention(c, x, name, layer)                         -- x [T, D]
     k, v = table.unpack(c.caches[c.shared or layer])
     y = nn.attend_full(q, k, v, options)
   end
-  return project(nn.join_heads(y), name .. c.names.out, c.hidden, c.out_bias)
+  y = nn.join_heads(y)                                              -- [T, H*E]
+  if c.names.attention_gate then y = y * nn.act(project(x, name .. c.names.attention_gate, nn.width(y)), "sigmoid") end
+  return project(y, name .. c.names.out, c.hidden, c.out_bias)
 end
 
 local function feed_forward(c, x, name)                             -- x [T, D]
@@ -267,8 +271,8 @@ local function layer_of_rows(c, rows, i, inputs)
 end
 
 local function layer(c, h, i, inputs)                               -- h [T, D]
-  local n, name = c.names, c.names.layers .. i .. "."
   if c.own[i + 1] then c = setmetatable(c.own[i + 1], { __index = c }) end
+  local n, name = c.names, c.names.layers .. i .. "."
   local x = n.attention_norm and norm(c, h, name .. n.attention_norm) or h
   local y = c.latent.kv and project(latent(c, x, name), name .. n.out, c.hidden, c.out_bias) or attention(c, x, name, i)
   if n.after_attention then y = norm(c, y, name .. n.after_attention) end
@@ -324,7 +328,10 @@ return function(given)
   if n.embedding_out then h = project(h, n.embedding_out, width) end
   if encoder and c.classes > 0 then
     if c.classes_of == "tokens" then return nn.vectors(project(h, n.classifier, c.classes, true)) end
-    return nn.vectors(h, project(nn.select_last(h), n.classifier, c.classes))
+    local function dense(x) return n.dense and nn.act(project(x, n.dense, c.hidden, true), "gelu_erf") or x end
+    local y = c.dense_first and dense(h) or h
+    y = ({ text = nn.select_last, first = nn.select_first, mean = nn.pool_mean })[c.classes_of](y) -- [S, D]
+    return nn.vectors(h, project(c.dense_first and y or dense(y), n.classifier, c.classes, n.dense and true))
   end
   if encoder then                                                   -- [T, D]
     return nn.vectors(h, c.attention == "causal" and nn.select_last(h) or nn.pool_mean(h))

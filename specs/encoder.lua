@@ -18,8 +18,10 @@ local fields = {
   ffn = config.count(1, 2 ^ 20),
   names = config.options(),
   prefixes = config.options({}),                                    -- a beginning of names that a checkpoint may lack
+  unused = config.options({}),                                      -- tensors that checkpoints may have
   dropped = config.options({}),                                     -- beginnings of the tensors of heads that are left out
   embedding = config.count(0, 2 ^ 17, 0),                           -- columns of the embeddings; 0: hidden
+  embedding_scale = config.number(0, 2 ^ 20, 1),
   project = config.flag(false),                                     -- names.project, also where they have hidden columns
   shared = config.options({}),                                      -- by layer: what its names begin with, if not layers .. i
   positions = config.count(0, 2 ^ 20, 0),                           -- rows of learned positions
@@ -166,11 +168,11 @@ return function(given)
   local columns = c.embedding > 0 and c.embedding or c.hidden
   nn.checkpoint {
     prefixes = c.prefixes, heads = c.dropped,
-    unused = { "embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias" },
+    unused = { "embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias", table.unpack(c.unused) },
     renamed = { "LayerNorm.weight", "LayerNorm.gamma", "LayerNorm.bias", "LayerNorm.beta" },
   }
   local function table_of(name, rows) return nn.weight(name .. ".weight", { rows, columns }) end
-  local h = nn.embed(nn.ids(), table_of(n.embedding, c.vocab))      -- [T, columns]
+  local h = c.embedding_scale * nn.embed(nn.ids(), table_of(n.embedding, c.vocab)) -- [T, columns]
   if c.types > 0 then h = h + nn.types(table_of(n.types, c.types)) end
   if n.positions then h = h + nn.positions(table_of(n.positions, c.positions), c.first_position) end
   local normed = n.embedding_norm

@@ -297,6 +297,22 @@ local classes = {
       end
     end,
   },
+  EuroBert = {                                                      -- an encoder: there is no class that generates
+    type = "eurobert", both = true, eps = 1e-5, positions = 8192,
+    set = function(config, c, _, _, head)
+      same_bias(config, c, "attention_bias")
+      c.ffn_bias = config:flag("mlp_bias", false)
+      config:only("pretraining_tp", "1", 1)
+      config:value("mask_token_id")
+      local pooling = config:word("classifier_pooling", { bos = "first", mean = "mean", late = "late" }, "late")
+      if head == "ForSequenceClassification" then
+        c.classes_of, c.dense_first = pooling == "first" and pooling or "mean", pooling == "late"
+        c.names.dense = "dense"
+      end
+      if head then c.names.classifier = "classifier" end
+      c.left_out = { "lm_head.", "dense.", "classifier." }
+    end,
+  },
   OlmoForCausalLM = {
     type = "olmo", norm = "layer", eps = 1e-5, fields = { eps = false },
     set = function(config, c)
@@ -452,7 +468,7 @@ end
 local function classify(config, c, head, model)
   local of_tokens = rawget(hf.token_heads, head)
   if of_tokens then hf.token_classifier(config, head, model) else hf.classifier(config, model) end
-  c.classes, c.classes_of = #model.labels, of_tokens and "tokens" or "text"
+  c.classes, c.classes_of = #model.labels, of_tokens and "tokens" or c.classes_of
   return of_tokens == "qa_outputs" and of_tokens or "score"
 end
 
@@ -501,9 +517,9 @@ local function read(config, class, encoder, head)
     scale = 1 / head_dim ^ 0.5,
     tie_embeddings = config:flag("tie_word_embeddings", class.tie),
     unused = class.unused,
-    attention = encoder and readers.attention(config) or nil,
+    attention = class.both and "full" or encoder and readers.attention(config) or nil,
   }
-  class.set(config, c, positions, harmless)
+  class.set(config, c, positions, harmless, head)
   if encoder and c.prefix_tail then
     local by = ftx.override("pooling")
     ftx.refuse(by and "-D pooling=" .. by or config.path, "tokens of this model see all of a prompt but its end; " ..
@@ -518,7 +534,8 @@ local function read(config, class, encoder, head)
   local model = { positions = positions, vocab = c.vocab, encoder = encoder, whole = c.prefix_tail and true or nil }
   if encoder then c.left_out = { "score.", "qa_outputs.", table.unpack(c.left_out) } end
   if head then
-    c.names.classifier = classify(config, c, head, model)
+    local classifier = classify(config, c, head, model)
+    c.names.classifier = rawget(c.names, "classifier") or classifier
     if c.names.classifier == "qa_outputs" then nn.checkpoint { prefixes = { "transformer." } } end -- in place of "model."
   end
   config:known(harmless)
@@ -546,9 +563,10 @@ for name, class in pairs(classes) do
   setmetatable(class, { __index = llama })
   if class.fields ~= llama.fields then setmetatable(class.fields, { __index = llama.fields }) end
   if class.names ~= llama.names then setmetatable(class.names, { __index = llama.names }) end
-  readers[name] = function(config) return read(config, class, config.vectors) end
-  if string.sub(name, -11) == "ForCausalLM" then
-    local family = string.sub(name, 1, -12)
+  if not class.both then readers[name] = function(config) return read(config, class, config.vectors) end end
+  if class.both or string.sub(name, -11) == "ForCausalLM" then
+    local family = class.both and name or string.sub(name, 1, -12)
+    if class.both then readers[family .. "ForMaskedLM"] = function(config) return read(config, class, true) end end
     for _, name in ipairs { family, class.text } do
       readers[name .. "Model"] = function(config) return read(config, class, true) end
       for _, head in ipairs(heads) do
@@ -556,7 +574,7 @@ for name, class in pairs(classes) do
       end
     end
   end
-  readers.types[class.type] = name
+  readers.types[class.type] = class.both and name .. "Model" or name
 end
 
 -- GPT-2 without the head that gives logits, perhaps with another one in its place.

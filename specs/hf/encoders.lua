@@ -229,6 +229,34 @@ local classes = {
       else pooler(config, c, head, "pooler.dense") end
     end,
   },
+  -- ESM-2 and ESM-1b, of proteins; texts without the id of the mask
+  Esm = {
+    prefixes = { "esm." }, classifies = true, positions = 1026, types = 0,
+    fields = { types = false },
+    sizes = base, dropped = { "lm_head.", "classifier.", "contact_head.", "pooler." },
+    names = { embedding_norm = "embeddings.layer_norm", attention_norm = "attention.LayerNorm", ffn_norm = "LayerNorm",
+              final_norm = "encoder.emb_layer_norm_after" },
+    set = function(config, c, positions, _, head)
+      local head_dim = c.hidden // c.heads
+      c.norm_first = true
+      if not config:flag("emb_layer_norm_before", false) then c.names.embedding_norm = false end
+      if config:flag("token_dropout", false) then c.embedding_scale = 1 - 0.15 * 0.8 end
+      if config:word("position_embedding_type", { absolute = false, rotary = true }, "absolute") then
+        c.rope = hf.rope(config, head_dim, positions, nil, { theta = 10000.0 })
+      else
+        config:value("rope_theta")
+        c.positions, c.first_position = positions, config:count("pad_token_id", 0, 2 ^ 24) + 1
+        c.names.positions = "embeddings.position_embeddings"
+      end
+      c.unused = { "encoder.layer.*.attention.self.rotary_embeddings.inv_freq" }
+      if c.rope then table.insert(c.unused, "embeddings.position_embeddings.weight") end
+      config:only("hidden_act", "gelu: the class computes it", "gelu")
+      config:only("is_folding_model", "false", false)
+      for _, name in ipairs { "mask_token_id", "esmfold_config", "vocab_list" } do config:value(name) end
+      if c.outputs then first_token(c, "classifier.dense", "tanh", "classifier.out_proj")
+      else pooler(config, c, head, "pooler.dense") end
+    end,
+  },
   -- JinaBERT v2; files that have the tensors of mlp.up_gated_layer are those of its variant for code
   JinaBert = {
     prefixes = { "bert." }, classifies = true, sizes = base,

@@ -553,6 +553,103 @@ local classes = {
       config:only("scoring_func", "sigmoid", "sigmoid")
     end,
   },
+  -- Hunyuan 3
+  HYV3ForCausalLM = {
+    type = "hy_v3", eps = 1e-5, kv_heads = 8, head_dim = 128, theta = 11158840.0, positions = 131072,
+    names = with(expert_names {
+      q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm", router_choice = "mlp.expert_bias",
+      shared_gate = "mlp.shared_mlp.gate_proj", shared_up = "mlp.shared_mlp.up_proj", shared_down = "mlp.shared_mlp.down_proj",
+    }, { router = "mlp.router.gate" }),
+    set = function(config, c)
+      c.norm_heads = true
+      fields.same_bias(config, c, "attention_bias")
+      c.ffn_bias = config:flag("mlp_bias", false)
+      local e = experts(config, 192, 8, config:count("moe_intermediate_size", 1, 2 ^ 20, 1536))
+      e.shared, e.shared_bias = e.ffn * config:count("num_shared_experts", 1, 1024, 1), c.ffn_bias
+      e.score, e.choice_bias, e.renorm = "sigmoid", true, true
+      e.scale, e.dense = config:number("router_scaling_factor", 1e-6, 1e6, 2.826), {}
+      for i = 1, c.layers do e.dense[i] = i == 1 end
+      c.experts = e
+      sparse_layers(config, c)
+      c.left_out = { "model.layers." .. c.layers .. "." }           -- a layer that predicts further tokens
+      config:value("enable_moe_fp32_combine")
+    end,
+  },
+  -- A.X K1: DeepSeek V3 with a norm of what layers with experts add, which files have of the others, too
+  AXK1ForCausalLM = {
+    type = "axk1", head_dim = 64, style = "neighbour", positions = 32768, fields = latent_fields,
+    names = with(expert_names { after_ffn = "post_mlp_layernorm" }, with(with({}, shared_names), latent_names)),
+    set = function(config, c)
+      latent(config, c)
+      deepseek_experts(config, c, { first = 1, count = 192, ffn = 2048, k = 8, shared = 1, scale = 2.5, groups = 8,
+                                    kept = 4, further = 0 })
+      sparse_layers(config, c)
+      sigmoid_experts(config, c)
+      c.own, c.unused = {}, { table.unpack(c.unused) }
+      for i = 1, c.layers do
+        local layer = "model.layers." .. i - 1 .. "."
+        if c.experts.dense[i] then
+          c.own[i] = { names = setmetatable({ after_ffn = false }, { __index = c.names }) }
+          table.insert(c.unused, layer .. "post_mlp_layernorm.weight")
+        elseif config:stored(layer .. "mlp.gate.e_score_correction_bias") == false then
+          c.experts.choice_bias = false
+        end
+        c.own[i] = c.own[i] or {}
+      end
+      if not config:flag("rope_interleave", true) then c.rope.style = "half" end
+      config:only("topk_method", "noaux_tc", "noaux_tc")
+      config:only("scoring_func", "sigmoid", "sigmoid")
+    end,
+  },
+  -- Mellum 2
+  MellumForCausalLM = {
+    type = "mellum", kv_heads = 4, head_dim = 128, positions = 131072, fields = { theta = false },
+    rope = { full_attention = { rope_type = "default", rope_theta = 500000.0 },
+             sliding_attention = { rope_type = "default", rope_theta = 10000.0 } },
+    names = expert_names { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" },
+    set = function(config, c, positions)
+      c.norm_heads = true
+      fields.same_bias(config, c, "attention_bias")
+      c.rope, c.rope_windowed = hf.two_ropes(config, c.head_dim, positions)
+      c.windows = fields.windows(config, c.layers, fields.window(config, 1024), function() return false end)
+      c.experts = experts(config, 64, 8, config:count("moe_intermediate_size", 1, 2 ^ 20, 896))
+      c.experts.renorm, c.experts.dense = config:flag("norm_topk_prob", true), {}
+      for i = 1, c.layers do c.experts.dense[i] = false end
+      sparse_layers(config, c)
+      c.left_out = { "mtp." }
+      for _, name in ipairs { "num_mtp_layers", "num_nextn_predict_layers", "mtp_layer_types", "mtp_mlp_layer_types" } do
+        config:value(name)
+      end
+    end,
+  },
+  -- Trinity of Arcee
+  AfmoeForCausalLM = {
+    type = "afmoe", eps = 1e-5, head_dim = 128, positions = 16384,
+    names = with(expert_names {
+      attention_gate = "self_attn.gate_proj", q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm",
+      after_attention = "post_attention_layernorm", ffn_norm = "pre_mlp_layernorm", after_ffn = "post_mlp_layernorm",
+    }, with(with({}, shared_names), { router = "mlp.router.gate", router_choice = "mlp.expert_bias" })),
+    set = function(config, c)
+      c.norm_heads = true
+      fields.same_bias(config, c, "attention_bias")
+      local every, size = config:count("global_attn_every_n_layers", 1, 1024, 4), fields.window(config, 1024)
+      if size == 0 then config:refuse("sliding_window", "a number: layers that have one have RoPE") end
+      c.windows = fields.windows(config, c.layers, size, function(i) return (i + 1) % every ~= 0 end)
+      for i = 1, c.layers do c.unrotated[i] = c.windows[i] == 0 end
+      if config:flag("mup_enabled", false) then c.embedding_scale = c.hidden ^ 0.5 end
+      local e = experts(config, 64, 6, config:count("moe_intermediate_size", 1, 2 ^ 20, 1408))
+      local first = config:count("num_dense_layers", 0, 1024, 1)
+      e.shared = e.ffn * config:count("num_shared_experts", 1, 1024, 2)
+      e.score, e.choice_bias, e.renorm = "sigmoid", true, true
+      e.scale, e.dense = config:number("route_scale", 1e-6, 1e6, 1.0), {}
+      for i = 1, c.layers do e.dense[i] = i <= first end
+      c.experts = e
+      config:only("score_func", "sigmoid", "sigmoid")
+      config:only("route_norm", "true", true)
+      for _, name in ipairs { "n_group", "topk_group", "num_expert_groups", "num_limited_groups" } do config:only(name, "1", 1) end
+      for _, name in ipairs { "load_balance_coeff", "use_grouped_mm" } do config:value(name) end
+    end,
+  },
   GptOssForCausalLM = {
     type = "gpt_oss", eps = 1e-5, kv_heads = 8, head_dim = 64, theta = 150000.0, positions = 131072,
     fields = { activation = false },

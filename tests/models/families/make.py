@@ -58,6 +58,12 @@ LATENT = dict(SIZES, num_key_value_heads=3, kv_lora_rank=24, qk_nope_head_dim=16
 LATENT_YARN = rope(900.0, rope_type="yarn", factor=4.0, mscale=0.7, mscale_all_dim=0.4,
                    original_max_position_embeddings=16)
 
+MOE_ = dict(GQA, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=20)
+LATENT_A = {k: v for k, v in dict(LATENT, q_lora_rank=20).items() if k != "first_k_dense_replace"}
+MTP = ["mtp_layer_types", "mtp_mlp_layer_types", "num_mtp_layers", "num_nextn_predict_layers"]
+TWO_ROPES_ = {"full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 3e3},
+              "sliding_attention": {"rope_type": "default", "rope_theta": 40.0}}
+
 # Names of checkpoints of classes that read images, as some versions of transformers write them.
 NEWER = {"language_model.model.": "model.language_model.", "language_model.lm_head.": "lm_head.",
          "vision_tower.": "model.vision_tower.", "multi_modal_projector.": "model.multi_modal_projector."}
@@ -490,6 +496,25 @@ CASES = {
                               mlp_bias=True), {}),
     "helium-tied": ("Helium", dict(SIZES, hidden_size=128, num_attention_heads=1, num_key_value_heads=1, head_dim=128,
                                    tie_word_embeddings=True), without("rope_parameters", "head_dim", "rms_norm_eps")),
+    "hy-v3": ("HYV3", dict(MOE_, num_shared_experts=2, mlp_layer_types=["sparse", "dense"], mlp_bias=True, attention_bias=True,
+                           router_scaling_factor=1.7, **rope(900.0)), {}, ["enable_moe_fp32_combine"]),
+    "hy-v3-plain": ("HYV3", dict(MOE_, tie_word_embeddings=True, rms_norm_eps=1e-3),
+                    without("mlp_layer_types", "router_scaling_factor", "rope_parameters"), ["enable_moe_fp32_combine"]),
+    "axk1": ("AXK1", dict(LATENT_A, mlp_layer_types=["dense", "sparse"], n_group=3, topk_group=2, **LATENT_YARN), {},
+             ["first_k_dense_replace"]),
+    "axk1-plain": ("AXK1", dict(LATENT_A, n_group=1, topk_group=1, rope_interleave=False, attention_bias=True, norm_topk_prob=False,
+                                rms_norm_eps=1e-3), {"mlp_layer_types": None, "first_k_dense_replace": 1, **without("routed_scaling_factor")}),
+    "mellum": ("Mellum", dict(MOE_, num_hidden_layers=3, sliding_window=5, norm_topk_prob=False, attention_bias=True,
+                              layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                              mlp_layer_types=["sparse", "dense", "sparse"], rms_norm_eps=1e-3, rope_parameters=TWO_ROPES_), {}, MTP),
+    "mellum-plain": ("Mellum", dict(MOE_, tie_word_embeddings=True), without("rope_parameters", "layer_types", "mlp_layer_types"),
+                     MTP + ["sliding_window", "intermediate_size"]),
+    "afmoe": ("Afmoe", dict(MOE_, num_hidden_layers=3, sliding_window=5, num_shared_experts=2, num_dense_layers=1, route_scale=1.7,
+                            mup_enabled=True, attention_bias=True, rms_norm_eps=1e-3, **rope(900.0),
+                            layer_types=["sliding_attention", "full_attention", "sliding_attention"]), {},
+              ["global_attn_every_n_layers"]),
+    "afmoe-plain": ("Afmoe", dict(MOE_, sliding_window=6, num_shared_experts=1, num_dense_layers=0, global_attn_every_n_layers=2),
+                    without("layer_types", "rope_parameters"), ["intermediate_size"]),
     "apertus": ("Apertus", dict(EVEN, **rope(900.0), rms_norm_eps=1e-3, attention_bias=True), {}),
     "apertus-plain": ("Apertus", dict(SIZES, num_key_value_heads=3, hidden_act="relu2", tie_word_embeddings=True),
                       {**without("rope_parameters", "rms_norm_eps", "attention_bias")}),
@@ -923,6 +948,8 @@ T5_IDLE = ["is_encoder_decoder", "num_decoder_layers", "decoder_start_token_id",
 GPT2 = dict(COMMON, n_embd=48, n_layer=2, n_head=3, n_positions=72)
 DEBERTA = dict(SIZES, relative_attention=True, pos_att_type=["p2c", "c2p"], position_buckets=8, max_relative_positions=12,
                norm_rel_ebd="layer_norm", share_att_key=True, position_biased_input=False, layer_norm_eps=1e-3)
+ESM = dict(SIZES, layer_norm_eps=1e-3, mask_token_id=100)
+ESM_IDLE = DROPPED + ["mask_token_id", "esmfold_config", "vocab_list"]
 JINA = dict(E, position_embedding_type="alibi")
 DEBERTA_1 = dict(SIZES, relative_attention=True, pos_att_type=["c2p", "p2c"], max_relative_positions=9, layer_norm_eps=1e-3)
 DEBERTA_IDLE = DROPPED + ["legacy", "pooler_dropout", "pooler_hidden_act"]
@@ -940,6 +967,21 @@ ENCODERS = {
                 {}, ["scale_decoder_outputs"]),
     "bart-head": ("BartForSequenceClassification", dict(BART, num_labels=3, scale_embedding=True), {}),
     "bart-answers": ("BartForQuestionAnswering", dict(BART, activation_function="relu", decoder_start_token_id=7), {}),
+    "eurobert": ("EuroBertModel", dict(EVEN, **rope(700.0), attention_bias=True, mlp_bias=True, rms_norm_eps=1e-3), {},
+                 ["mask_token_id"]),
+    "eurobert-head": ("EuroBertForSequenceClassification", dict(SIZES, num_key_value_heads=1, num_labels=3),
+                      without("classifier_pooling", "rope_parameters"), ["mask_token_id"]),
+    "eurobert-first": ("EuroBertForSequenceClassification", dict(SIZES, num_key_value_heads=3, num_labels=2, classifier_pooling="bos"),
+                       without("rms_norm_eps"), ["mask_token_id"]),
+    "eurobert-mean": ("EuroBertForSequenceClassification", dict(SIZES, num_key_value_heads=3, num_labels=1, classifier_pooling="mean"),
+                      {}, ["mask_token_id"]),
+    "eurobert-tokens": ("EuroBertForTokenClassification", dict(SIZES, num_key_value_heads=1, num_labels=4), {},
+                        ["mask_token_id"]),
+    "esm": ("EsmModel", dict(ESM, position_embedding_type="rotary", token_dropout=True, emb_layer_norm_before=True), {}, ESM_IDLE),
+    "esm-head": ("EsmForSequenceClassification", dict(ESM, position_embedding_type="absolute", num_labels=3), {},
+                 ESM_IDLE + ["rope_theta"]),
+    "esm-tokens": ("EsmForTokenClassification", dict(ESM, position_embedding_type="rotary", rope_theta=500.0, num_labels=4), {},
+                   ESM_IDLE),
     "jina": ("JinaBertModel", dict(JINA, feed_forward_type="geglu", emb_pooler="mean"), {}, DROPPED, as_jina),
     "jina-code": ("JinaBertModel", dict(JINA, num_attention_heads=2, feed_forward_type="geglu", qk_norm=True), {}, DROPPED,
                   as_jina),
@@ -1109,7 +1151,7 @@ def encode(model, ids, vector=None):
         pooled = next((out[k] for k in ("text_embeds", "pooler_output") if out.get(k) is not None), None)
         if pooled is None and model.config.model_type in ("llama", "mistral", "qwen2", "qwen3", "gpt2", "gemma3_text"):
             pooled = hidden[:, -1] if getattr(model.config, "is_causal", True) else hidden.mean(1)
-        if getattr(model.config, "use_bidirectional_attention", False):
+        if getattr(model.config, "use_bidirectional_attention", False) or model.config.model_type == "eurobert":
             pooled = hidden.mean(1)
     if vector:
         pooled = vector(hidden[0])
