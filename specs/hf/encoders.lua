@@ -233,7 +233,7 @@ local classes = {
   Esm = {
     prefixes = { "esm." }, classifies = true, positions = 1026, types = 0,
     fields = { types = false },
-    sizes = base, dropped = { "lm_head.", "classifier.", "contact_head.", "pooler." },
+    sizes = base, dropped = { "lm_head.", "classifier.", "contact_head.", "esm.contact_head.", "pooler." },
     names = { embedding_norm = "embeddings.layer_norm", attention_norm = "attention.LayerNorm", ffn_norm = "LayerNorm",
               final_norm = "encoder.emb_layer_norm_after" },
     set = function(config, c, positions, _, head)
