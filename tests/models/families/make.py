@@ -966,7 +966,7 @@ ENCODERS = {
     "t5-head": ("T5ForSequenceClassification",
                 dict(T5, relative_attention_num_buckets=10, relative_attention_max_distance=12, num_decoder_layers=1, num_labels=4),
                 {}, ["scale_decoder_outputs"]),
-    "bart-head": ("BartForSequenceClassification", dict(BART, num_labels=3, scale_embedding=True), {}),
+    "bart-head": ("BartForSequenceClassification", dict(BART, num_labels=3, scale_embedding=True), without("decoder_start_token_id")),
     "bart-answers": ("BartForQuestionAnswering", dict(BART, activation_function="relu", decoder_start_token_id=7), {}),
     "eurobert": ("EuroBertModel", dict(EVEN, **rope(700.0), attention_bias=True, mlp_bias=True, rms_norm_eps=1e-3), {},
                  ["mask_token_id"]),
@@ -1163,7 +1163,7 @@ def encode(model, ids, vector=None):
 
 
 def encoder_case(kind, settings, changes, idle=(), foreign=None, how=None):
-    made = case(kind, settings, changes, [*idle, *NO_HEAD], None)
+    made = case(kind, settings, changes, [*idle, *(NO_HEAD[1:] if kind.startswith("Bart") else NO_HEAD)], None)
     model, config = made.pop("model"), made["config"]
     if foreign:
         made["config"] = foreign(model, config)
