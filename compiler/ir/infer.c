@@ -359,10 +359,12 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
         *out = ir_shape(2, ir_T(), x.dim[1], (Dim){0});
         return true;
     case OP_PREVIOUS:
-        if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_token_rows(q) || !want_weight(q, 1) || !want_rank(q, 1, 2))
+        if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_token_rows(q) || !want_weight(q, 1) ||
+            !want_rank(q, 1, 2))
             return false;
         if (size(shape_of(q, 1), 0) != 1 || size(shape_of(q, 1), 1) != size(x, 1))
-            return diag_error(q->d, q->loc, "previous: w is %s, it must be [1,%lld]", text_of(q, 1), (long long)size(x, 1));
+            return diag_error(q->d, q->loc, "previous: w is %s, it must be [1,%lld]", text_of(q, 1),
+                              (long long)size(x, 1));
         *out = x;
         return true;
     case OP_LINEAR: return infer_linear(q, out);

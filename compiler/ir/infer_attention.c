@@ -57,7 +57,8 @@ static bool want_by_distance(const Query *q)
     if (!want_heads(q, 6) || !want_heads(q, 7) || !want_same(q, 6, 7))
         return false;
     if (size(by, 1) != size(x, 1) || size(by, 2) % 2 == 0 || size(shape_of(q, 1), 1) != size(x, 1))
-        return diag_error(q->d, q->loc, "attend: by_query is %s, it must be [T,%lld,N] with an odd N, of as many heads as keys",
+        return diag_error(q->d, q->loc,
+                          "attend: by_query is %s, it must be [T,%lld,N] with an odd N, of as many heads as keys",
                           text_of(q, 6), (long long)size(x, 1));
     if (strcmp(ir_word(q->attrs, "scope"), "full") != 0 || q->args[3] || q->args[4] || q->args[5] ||
         ir_float(q->attrs, "softcap") != 0)
@@ -76,15 +77,17 @@ bool infer_distance_heads(const Query *q, Shape *out)
         !want_range(q, "reach", 1, 1 << 20) || (q->args[2] && !want_vector(q, 2, size(w, 0))))
         return false;
     if (size(w, 0) % heads || size(r, 1) != size(w, 1) || size(r, 0) != 2 * (buckets ? buckets : max_distance))
-        return diag_error(q->d, q->loc,
-                          "distance_heads: w is %s, r is %s: %lld heads must divide the rows of w, their columns be equal, "
-                          "and r have %lld rows",
-                          text_of(q, 0), text_of(q, 1), (long long)heads, (long long)(2 * (buckets ? buckets : max_distance)));
+        return diag_error(
+            q->d, q->loc,
+            "distance_heads: w is %s, r is %s: %lld heads must divide the rows of w, their columns be equal, "
+            "and r have %lld rows",
+            text_of(q, 0), text_of(q, 1), (long long)heads, (long long)(2 * (buckets ? buckets : max_distance)));
     if (buckets && (buckets % 2 || buckets < 4 || max_distance - 1 <= buckets / 2))
-        return diag_error(q->d, q->loc,
-                          "distance_heads: buckets is %lld, it must be an even number of 4 or more, and max_distance - 1 be "
-                          "more than half of it",
-                          (long long)buckets);
+        return diag_error(
+            q->d, q->loc,
+            "distance_heads: buckets is %lld, it must be an even number of 4 or more, and max_distance - 1 be "
+            "more than half of it",
+            (long long)buckets);
     *out = ir_shape(2, ir_const(heads * (2 * get(q, "reach") + 1)), ir_const(size(w, 0) / heads), (Dim){0});
     return true;
 }

@@ -262,8 +262,9 @@ static int nn_attend_full(lua_State *L)
     Attrs attrs = {0};
 
     check_head_dim(L, "attend_full", value_at(L, args[0])->shape);
-    return add_attend(L, 4, "attend_full", "scale causal window chunk softcap bias slopes rounded sinks by_query by_key", "full",
-                      args, &attrs);
+    return add_attend(L, 4, "attend_full",
+                      "scale causal window chunk softcap bias slopes rounded sinks by_query by_key", "full", args,
+                      &attrs);
 }
 
 /* nn.attend_cross(q, cross, {scale=, softcap=, sinks=}) */

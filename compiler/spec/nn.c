@@ -362,7 +362,8 @@ static int nn_glu(lua_State *L)
 /* nn.previous(x, first) */
 static int nn_previous(lua_State *L)
 {
-    return value_push(L, value_add(L, OP_PREVIOUS, nn_value(L, 1, "previous: x"), nn_value(L, 2, "previous: first"), 0, NULL));
+    return value_push(
+        L, value_add(L, OP_PREVIOUS, nn_value(L, 1, "previous: x"), nn_value(L, 2, "previous: first"), 0, NULL));
 }
 
 static int nn_select_first(lua_State *L)

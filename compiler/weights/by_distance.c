@@ -17,8 +17,9 @@ static int64_t row_of(int64_t away, int64_t buckets, int64_t max_distance)
     int64_t bucket = far;
 
     if (buckets && far > mid)
-        bucket = (int64_t)ceilf(logf((float)far / (float)mid) / logf((float)((double)(max_distance - 1) / (double)mid)) *
-                                (float)(mid - 1)) + mid;
+        bucket = (int64_t)ceilf(logf((float)far / (float)mid) /
+                                logf((float)((double)(max_distance - 1) / (double)mid)) * (float)(mid - 1)) +
+                 mid;
     bucket = half + (away < 0 ? -bucket : bucket);
     return bucket < 0 ? 0 : bucket < 2 * half ? bucket : 2 * half - 1;
 }

@@ -290,7 +290,7 @@ static void norm_rows(const Source *s, const Value *v, int64_t from, int64_t cou
     rows_read(s, v->args[0], from, count, f, fault);
     rows_read(s, v->args[1], 0, row, g, fault);
     rows_read(s, v->args[2], 0, row, b, fault);
-    for (int64_t r = 0; !fault->found && r < count; r++, f += row) {
+    for (int64_t r = 0; r < count && !fault->found; r++, f += row) {
         double mean = 0.0, squares = 0.0;
 
         for (int64_t k = 0; k < row; k++)

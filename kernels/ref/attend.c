@@ -83,9 +83,12 @@ void ref_attend_keys(RefTensor q, int64_t at, RefTensor k, RefTensor v, const in
                                               : away > half ? half
                                                             : away));
             if (s->by_query.p) {
-                const int64_t d = s->reach / 2 + (away < -(s->reach / 2) ? -(s->reach / 2) : away > s->reach / 2 ? s->reach / 2 : away);
+                const int64_t d = s->reach / 2 + (away < -(s->reach / 2) ? -(s->reach / 2)
+                                                  : away > s->reach / 2  ? s->reach / 2
+                                                                         : away);
 
-                score += s->scale * (ref_at(s->by_query, at / E * s->reach + d) + ref_at(s->by_key, place[j] / E * s->reach + d));
+                score += s->scale *
+                         (ref_at(s->by_query, at / E * s->reach + d) + ref_at(s->by_key, place[j] / E * s->reach + d));
             }
             if (s->slopes.p && s->rounded)
                 score += s->scale * ref_bf16(ref_bf16(ref_at(s->slopes, h)) * ref_bf16(j));

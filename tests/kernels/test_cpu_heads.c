@@ -163,7 +163,8 @@ static void check_attend(const Shape *x, const Step *s)
     float *slopes = x->slopes ? random_tensor((size_t)x->H, DT_FP32, 0.3f) : NULL;
     float *sinks = x->sinks ? random_tensor((size_t)x->H, DT_FP32, 3.0f) : NULL;
     const size_t by = (size_t)(s->T * x->H * x->reach);
-    float *by_query = by ? random_tensor(by, DT_FP32, 2.0f) : NULL, *by_key = by ? random_tensor(by, DT_FP32, 2.0f) : NULL;
+    float *by_query = by ? random_tensor(by, DT_FP32, 2.0f) : NULL,
+          *by_key = by ? random_tensor(by, DT_FP32, 2.0f) : NULL;
     void *const codes_k = codes ? as_codes(x, k) : NULL, *const codes_v = codes ? as_codes(x, v) : NULL;
     void *const pages_k = codes ? codes_k : x->place == 0 ? k : NULL;
     void *const pages_v = codes ? codes_v : x->place == 0 ? v : NULL;

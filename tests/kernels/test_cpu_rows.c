@@ -136,7 +136,8 @@ static void limits(void **state)
                 (const int64_t[]){number_bits(-0.5), C, number_bits(1.25), i % 2}, i % 2, 2);
             assert_memory_equal(y, want, sizeof *y * M * C);
             ref_xielu(rx, (RefTensor){(float[]){-0.4f, 0.9f, 0.7f}, DT_FP32}, M * C, want);
-            run("xielu", level, (void *const[]){x, (float[]){-0.4f, 0.9f, 0.7f}, y}, (const int64_t[]){C, i % 2}, i % 2, 2);
+            run("xielu", level, (void *const[]){x, (float[]){-0.4f, 0.9f, 0.7f}, y}, (const int64_t[]){C, i % 2}, i % 2,
+                2);
             assert_close(y, want, (size_t)M * C, 1e-6, "xielu");
             ref_glu_clamped(rx, 1.5, 0.75, M, C, want);
             run("glu_clamped", level, (void *const[]){x, y},

@@ -215,9 +215,11 @@ static void pooling(void **state)
 
             for (int i = 0; i < C; i++)
                 w_row[i] = (float)ref_at((RefTensor){w, type}, i);
-            call(kernel_at("previous", level), (void *const[]){x, w, rows, token, before}, (const int64_t[]){C, type}, T, ROWS, 3);
+            call(kernel_at("previous", level), (void *const[]){x, w, rows, token, before}, (const int64_t[]){C, type},
+                 T, ROWS, 3);
             for (int t = 0; t < T; t++)
-                assert_memory_equal(before + t * C, t == rows[token[t].row].q_start ? w_row : x + (t - 1) * C, sizeof w_row);
+                assert_memory_equal(before + t * C, t == rows[token[t].row].q_start ? w_row : x + (t - 1) * C,
+                                    sizeof w_row);
             free(w);
         }
         for (int id = -1; id < 3; id++) { /* ids 0 to 2 repeat in a text; none is above 1 in the last text */

@@ -327,9 +327,9 @@ static void add_attend_part(Suite *s, const Part *p)
     else
         set_rows(&c, 3, 0, (const int[][2]){{70, 70}, {1, 1}, {41, 41}});
     snprintf(name, sizeof name,
-             "attend %s %s/%s H=%d G=%d E=%d window=%d span=%d slopes=%d sinks=%d lanes=%d chunk=%d tail=%d reach=%d", p->scope,
-             type, dtype_name(p->kv), p->H, p->G, p->E, p->window, p->span, p->slopes, p->sinks, p->lanes, p->chunk,
-             p->tail, p->reach);
+             "attend %s %s/%s H=%d G=%d E=%d window=%d span=%d slopes=%d sinks=%d lanes=%d chunk=%d tail=%d reach=%d",
+             p->scope, type, dtype_name(p->kv), p->H, p->G, p->E, p->window, p->span, p->slopes, p->sinks, p->lanes,
+             p->chunk, p->tail, p->reach);
     take(s, &g, &c, name);
 }
 

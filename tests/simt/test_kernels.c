@@ -10,12 +10,11 @@ bool wide;
 static void add_rows(Suite *s, DType t, int C)
 {
     static const char *const ops[] = {
-        "act gelu_erf", "act gelu_tanh",  "act relu", "act relu2",    "act sigmoid", "glu silu",
-        "glu relu2",    "glu quick_gelu", "add",      "mul",          "gated",       "columns",
-        "scale",        "norm 1",         "norm 2",   "norm and add", "last",        "embed",
-        "positions",    "scaled",         "entry",    "slice",        "join",        "clamp",
-        "limits",       "tempered",       "id",       "rms",          "deviation",   "places",
-        "xielu"};
+        "act gelu_erf",   "act gelu_tanh", "act relu", "act relu2", "act sigmoid", "glu silu", "glu relu2",
+        "glu quick_gelu", "add",           "mul",      "gated",     "columns",     "scale",    "norm 1",
+        "norm 2",         "norm and add",  "last",     "embed",     "positions",   "scaled",   "entry",
+        "slice",          "join",          "clamp",    "limits",    "tempered",    "id",       "rms",
+        "deviation",      "places",        "xielu"};
 
     for (size_t i = 0; i < LEN(ops); i++) {
         Ir g = begin();

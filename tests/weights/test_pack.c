@@ -125,7 +125,10 @@ static void test_ops(void **state)
     id = add_value(g, OP_ALIBI, 0, 0, 0, 2, 5); /* the same on both sides */
     ir_attr_int(g, id, "heads", 2);
     ir_attr_int(g, id, "reach", 2);
-    elements_are(&f, id, (float[]){-0.125f, -0.0625f, 0, -0.0625f, -0.125f, -0.0078125f, -0.00390625f, 0, -0.00390625f, -0.0078125f}, 10);
+    elements_are(
+        &f, id,
+        (float[]){-0.125f, -0.0625f, 0, -0.0625f, -0.125f, -0.0078125f, -0.00390625f, 0, -0.00390625f, -0.0078125f},
+        10);
     end(&f);
 }
 
