@@ -264,7 +264,10 @@ local classes = {
       fields.same_bias(config, c, "attention_bias")
       qwen_experts(config, c, 60, 4, 1408)
       config:only("norm_topk_prob", "true", true)
-      c.experts.renorm, c.experts.transposed, c.experts.suffix = true, true, ""
+      -- Experts lie with their inputs first, unless transformers 5 or later wrote the file.
+      local version = config:value("transformers_version")
+      local newer = type(version) == "string" and (tonumber(string.sub(version, 1, 1)) or 0) >= 5
+      c.experts.renorm, c.experts.transposed, c.experts.suffix = true, not newer, ""
     end,
   },
   Qwen2MoeForCausalLM = {

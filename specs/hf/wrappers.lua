@@ -35,7 +35,7 @@ local usual = {
 }
 
 -- Fields that the text model has from outside of text_config, where it has none of its own.
-local shared = { "dtype", "torch_dtype", "quantization_config", "bos_token_id", "eos_token_id", "pad_token_id" }
+local shared = { "dtype", "torch_dtype", "transformers_version", "quantization_config", "bos_token_id", "eos_token_id", "pad_token_id" }
 
 -- Fields that no text depends on.
 local images = {

@@ -172,14 +172,11 @@ static void test_checkout_tokens_of_parts(void **state)
     assert_int_equal(r.spec.hidden, 32);
     assert_int_equal(r.spec.n_labels, 0);
     drop(&r);
-    put(&f, "config.json", "{\"architectures\": [\"BartForSequenceClassification\"]}");
+    put(&f, "config.json", "{\"architectures\": [\"Qwen3_5ForSequenceClassification\"]}");
     refuse_checkout(
-        &f, "BartForSequenceClassification is not known, and nn.* cannot say it yet: it has a decoder that reads");
-    put(&f, "config.json", "{\"architectures\": [\"DebertaV2ForSequenceClassification\"]}");
-    refuse_checkout(&f,
-                    "DebertaV2ForSequenceClassification is not known, and nn.* cannot say it yet: it has scores of");
-    put(&f, "config.json", "{\"architectures\": [\"JinaBertForMaskedLM\"]}");
-    refuse_checkout(&f, "JinaBertForMaskedLM is not known, and nn.* cannot say it yet: it has slopes of ALiBi");
+        &f, "Qwen3_5ForSequenceClassification is not known, and nn.* cannot say it yet: it has a recurrent state");
+    put(&f, "config.json", "{\"architectures\": [\"Lfm2ForSequenceClassification\"]}");
+    refuse_checkout(&f, "Lfm2ForSequenceClassification is not known, and nn.* cannot say it yet: it has convolutions");
     remove_folder(&f);
 }
 

@@ -86,4 +86,4 @@ class Transposed:
 
     def file(self):
         self.config["text_config"].pop("tie_word_embeddings")
-        return self.config
+        return {**self.config, "transformers_version": "4.57.1"}
