@@ -665,7 +665,7 @@ CASES = {
                            dict(text_config=dict(EVEN, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=28, head_dim=24,
                                                  rope_parameters=MROPE | {"mrope_section": [4, 4, 4], "mrope_interleaved": True}),
                                 vision_config=dict(QWEN_VISION, num_position_embeddings=16, deepstack_visual_indexes=[0]),
-                                dtype="float32"), {}, ["intermediate_size"]),
+                                dtype="float32"), without("text_config.tie_word_embeddings"), ["intermediate_size"]),
     "qwen3-vl-moe": ("Qwen3VLMoeForConditionalGeneration",
                      dict(text_config=dict(EVEN, num_experts=5, num_experts_per_tok=3, moe_intermediate_size=20,
                                            rms_norm_eps=1e-3, num_hidden_layers=3, mlp_only_layers=[1], head_dim=24,
