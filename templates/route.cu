@@ -8,7 +8,7 @@
 //@ match   y = route(x, b?)
 //@ gives   y as by_expert N
 //@ consts  N: N  K: route.k  SIGMOID: route.sigmoid  CHOSEN: route.chosen  RENORM: route.renorm
-//@ consts  GROUPS: route.groups  KEPT: route.groups_kept  BEST_TWO: route.best_two  SCALE: route.scale
+//@ consts  GROUPS: route.groups  KEPT: route.groups_kept  BEST_TWO: route.best_two  SCALE: route.scale  NEAR: route.near
 //@ consts  BIAS: has(b)  SORTED: has(starts)  ROWS_S: rows(x)
 //@ consts  THREADS: 32 * min(M_MAX, (N > 256 ? 8 : 32) / (KEPT < GROUPS ? 2 : 1))
 //@ consts  STAGED: SORTED && M_MAX > THREADS / 32 && 4 * M_MAX * K <= 98304
@@ -24,7 +24,7 @@ struct Config {
     static constexpr int N = @N@, K = @K@, SIGMOID = @SIGMOID@, CHOSEN = @CHOSEN@, RENORM = @RENORM@;
     static constexpr int GROUPS = @GROUPS@, KEPT = @KEPT@, BEST_TWO = @BEST_TWO@, BIAS = @BIAS@, SORTED = @SORTED@;
     static constexpr int ROWS_S = @ROWS_S@, THREADS = @THREADS@, STAGED = @STAGED@;
-    static constexpr float SCALE = @SCALE@;
+    static constexpr float SCALE = @SCALE@, NEAR = @NEAR@;
 };
 extern "C" __global__ void __launch_bounds__(Config::THREADS)
 @NAME@(const RouteArgs a) { route<Config>(a); }

@@ -9,7 +9,7 @@
 //@ match   y = route(linear(x, w, lb?), b?)                | NORM=0 EPS=0
 //@ gives   y as by_expert N
 //@ consts  T: type(x)  W: type(w)  N: N  D: D  K: route.k  SIGMOID: route.sigmoid  CHOSEN: route.chosen  RENORM: route.renorm
-//@ consts  GROUPS: route.groups  KEPT: route.groups_kept  BEST_TWO: route.best_two  SCALE: route.scale
+//@ consts  GROUPS: route.groups  KEPT: route.groups_kept  BEST_TWO: route.best_two  SCALE: route.scale  NEAR: route.near
 //@ consts  LINEAR_BIAS: has(lb)  BIAS: has(b)  SORTED: has(starts)  ROWS_S: rows(x)  NORM: NORM  EPS: EPS
 //@ consts  BLOCKS: N > 64 ? 8 : N > 32 ? 4 : N > 16 ? 2 : 1  THREADS: 32 * min(16, ceil_div(N, BLOCKS))
 //@ shared  BARRIER 16
@@ -36,7 +36,7 @@ struct Config {
     static constexpr int GROUPS = @GROUPS@, KEPT = @KEPT@, BEST_TWO = @BEST_TWO@, LINEAR_BIAS = @LINEAR_BIAS@, BIAS = @BIAS@;
     static constexpr int SORTED = @SORTED@, ROWS_S = @ROWS_S@, NORM = @NORM@;
     static constexpr int BLOCKS = @BLOCKS@, THREADS = @THREADS@, @REGIONS@;
-    static constexpr float SCALE = @SCALE@, EPS = @EPS@;
+    static constexpr float SCALE = @SCALE@, NEAR = @NEAR@, EPS = @EPS@;
 };
 extern "C" __global__ void CLUSTER(Config::BLOCKS) __launch_bounds__(Config::THREADS)
 @NAME@(const RouterArgs a) { router<Config>(a); }

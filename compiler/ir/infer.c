@@ -176,6 +176,9 @@ static bool infer_route(const Query *q, Shape *out)
         !want_range(q, "renorm", 0, 1) || !want_range(q, "best_two", 0, 1) || !want_range(q, "groups", 1, experts) ||
         !want_range(q, "groups_kept", 1, groups))
         return false;
+    if (ir_float(q->attrs, "near") < 0 || (ir_float(q->attrs, "near") > 0 && (!get(q, "chosen") || q->args[1])))
+        return diag_error(q->d, q->loc, "route: near is %g, it must be 0, or positive with chosen and without a bias",
+                          ir_float(q->attrs, "near"));
     if (get(q, "sigmoid") && get(q, "chosen"))
         return diag_error(q->d, q->loc, "route: the softmax over the chosen logits cannot be of sigmoids");
     if (experts % groups || get(q, "k") > get(q, "groups_kept") * (experts / groups))

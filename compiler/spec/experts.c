@@ -68,10 +68,10 @@ static int nn_route(lua_State *L)
     const Id logits = nn_value(L, 1, "route: logits");
     Attrs attrs = {0};
     int64_t groups, kept;
-    double scale;
+    double scale, near;
 
     luaL_checkstack(L, 24, NULL);
-    if (!arg_options(L, 2, "k score order renorm bias groups groups_kept group_by scale", "route"))
+    if (!arg_options(L, 2, "k score order renorm bias groups groups_kept group_by scale near", "route"))
         return sandbox_fail(L, "route takes a table with the field k");
     attrs_int(&attrs, "k", arg_option_count(L, 2, "k", 1, MAX_SIZE, 0, "route"));
     if (!attrs.at[0].i)
@@ -93,6 +93,9 @@ static int nn_route(lua_State *L)
     scale = arg_option_number(L, 2, "scale", 1, "route");
     if (scale != 1)
         attrs_float(&attrs, "scale", scale);
+    near = arg_option_number(L, 2, "near", 0, "route");
+    if (near != 0)
+        attrs_float(&attrs, "near", near);
     return value_push(L, value_add(L, OP_ROUTE, logits, weight_option(L, 2, "bias", "route"), 0, &attrs));
 }
 

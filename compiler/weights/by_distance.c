@@ -48,7 +48,6 @@ void distance_heads_rows(const Source *s, const Value *v, int64_t from, int64_t 
 
         if (i / P != head) {
             head = i / P;
-            last = -1;
             rows_read(s, v->args[0], head * E, E, w, fault);
             if (v->args[2])
                 rows_read(s, v->args[2], head * E, E, b, fault);

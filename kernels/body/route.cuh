@@ -119,11 +119,22 @@ DEVICE void route_row(const float *logits, const float *b, const Routes &to, int
             id = best;
             weight = score[best];
         }
+        if constexpr (C::NEAR > 0.0f) { // the best, which is taken now, and what is left near it
+            const float own = score[best];
+            float all = 0.0f;
+#pragma unroll
+            for (int j = 0; j < PER; j++)
+                if (key[j] && own - v[j] <= C::NEAR * fmaxf(fabsf(v[j]), own))
+                    all += expf(v[j] - own);
+            all = 1.0f + warp_sum(all);
+            if (k == lane_id())
+                weight = 1.0f / all;
+        }
     }
-    if (C::CHOSEN)
+    if (C::CHOSEN && C::NEAR <= 0.0f)
         weight = expf(weight - warp_max(weight));
     const float sum = warp_sum(lane_id() < C::K ? weight : 0.0f);
-    if (C::CHOSEN)
+    if (C::CHOSEN && C::NEAR <= 0.0f)
         weight /= sum;
     else if (C::RENORM)
         weight /= sum + 1e-20f;

@@ -328,6 +328,7 @@ enum {
     ROUTE_BEST_TWO,
     ROUTE_SCALE, /* cpu_number */
     ROUTE_ROWS_S,
+    ROUTE_NEAR, /* cpu_number */
 };
 
 enum {

@@ -4,6 +4,9 @@
  *   y [M,2K] i32: K experts, the best first, then the bits of their K weights in fp32
  *   starts [N+1], rows [M*K]: the form by_expert of y, where a later kernel reads it
  *
+ * NEAR: with CHOSEN each weight is that of a softmax of its own, over the logits z, without those chosen before, that lie at
+ * most NEAR * max(|z|, its own) below its own.
+ *
  * Of equal scores the expert with the lower number is chosen, as torch.topk does on a CPU. A row is computed by one
  * thread, in an order that depends on nothing else. The last thread to finish sorts the pairs by expert, by counting. */
 //@ kernel  route
@@ -12,11 +15,12 @@
 //@ match   y = route(x, b?)
 //@ gives   y as by_expert N
 //@ consts  N: N  K: route.k  SIGMOID: route.sigmoid  CHOSEN: route.chosen  RENORM: route.renorm
-//@ consts  GROUPS: route.groups  KEPT: route.groups_kept  BEST_TWO: route.best_two  SCALE: route.scale  ROWS_S: rows(x)
+//@ consts  GROUPS: route.groups  KEPT: route.groups_kept  BEST_TWO: route.best_two  SCALE: route.scale  ROWS_S: rows(x)  NEAR: route.near
 //@ fits    N <= 1024
 //@ zeroed  done 64
 //@ moves   4 * M * N
 #ifndef LEVEL
+#include <math.h>
 #define BODY "route.c"
 #include "each.h"
 #else
@@ -77,10 +81,21 @@ static void AT(route_groups)(const float *choice, int64_t N, int64_t groups, int
         taken[i] = !keeps[i / size];
 }
 
+/* The part of the logit `own` of the softmax over itself and those that are not taken and near it. */
+static float AT(route_near)(const float *x, int64_t n, const bool *taken, float own, float near)
+{
+    float sum = 1.0f;
+
+    for (int64_t i = 0; i < n; i++)
+        if (!taken[i] && own - x[i] <= near * fmaxf(fabsf(x[i]), own))
+            sum += vexp(vset(x[i] - own))[0];
+    return 1.0f / sum;
+}
+
 static void AT(route_row)(const CpuCall *c, const float *x, const float *b, int32_t *y)
 {
     const int64_t N = c->k[ROUTE_N], K = c->k[ROUTE_K];
-    const float scale = (float)cpu_number(c, ROUTE_SCALE);
+    const float scale = (float)cpu_number(c, ROUTE_SCALE), near = (float)cpu_number(c, ROUTE_NEAR);
     float score[ROUTE_MAX], choice[ROUTE_MAX], weight[ROUTE_MAX], sum = 0.0f;
     bool taken[ROUTE_MAX] = {false};
 
@@ -99,9 +114,9 @@ static void AT(route_row)(const CpuCall *c, const float *x, const float *b, int3
         AT(route_groups)(choice, N, c->k[ROUTE_GROUPS], c->k[ROUTE_KEPT], c->k[ROUTE_BEST_TWO] != 0, taken);
     for (int64_t i = 0; i < K; i++) {
         y[i] = (int32_t)AT(route_best)(choice, N, taken);
-        weight[i] = score[y[i]];
+        weight[i] = near > 0.0f ? AT(route_near)(score, N, taken, score[y[i]], near) : score[y[i]];
     }
-    if (c->k[ROUTE_CHOSEN])
+    if (c->k[ROUTE_CHOSEN] && near <= 0.0f)
         AT(route_softmax)(weight, K);
     for (int64_t i = 0; i < K; i++)
         sum += weight[i];

@@ -60,10 +60,19 @@ static void ref_route_row(RefTensor logits, int64_t at, RefTensor bias, const Re
     for (int i = 0; i < n; i++)
         taken[i] = !kept[i / size];
     for (int i = 0; i < r->k; i++) {
+        double all = 0.0;
+        bool before[REF_EXPERTS];
+
+        memcpy(before, taken, sizeof before);
         y[i] = ref_best(choice, n, taken);
         weight[i] = score[y[i]];
+        for (int e = 0; r->near > 0.0 && e < n; e++)
+            if (!before[e] && score[y[i]] - score[e] <= r->near * fmax(fabs(score[e]), score[y[i]]))
+                all += exp(score[e] - score[y[i]]);
+        if (r->near > 0.0)
+            weight[i] = 1.0 / all;
     }
-    if (r->chosen)
+    if (r->chosen && r->near <= 0.0)
         ref_softmax_of(weight, r->k);
     for (int i = 0; i < r->k; i++)
         sum += weight[i];

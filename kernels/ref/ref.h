@@ -70,7 +70,7 @@ void ref_scale(RefTensor x, double by, int64_t n, float *y);
 typedef struct RefRoute {
     int experts, k, groups, groups_kept;
     bool sigmoid, chosen, renorm, best_two;
-    double scale;
+    double scale, near;
 } RefRoute;
 void ref_route(RefTensor logits, RefTensor bias, const RefRoute *r, int M, int32_t *y);
 /* y[M,R*N]: x[m] with the matrix of each of its R experts; w [X*N,K], b [X*N] (may be absent) */

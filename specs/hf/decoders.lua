@@ -446,6 +446,7 @@ local classes = {
 for _, more in ipairs { require "hf/gpts", require "hf/gemmas", require "hf/mixtures" } do
   for name, class in pairs(more) do classes[name] = class end
 end
+classes.PhiMoEForCausalLM = classes.PhimoeForCausalLM               -- as published
 classes.BaiChuanForCausalLM = classes.BaichuanForCausalLM           -- the first 7B
 classes.MPTForCausalLM, classes.ChatGLMForConditionalGeneration = classes.MptForCausalLM, classes.ChatGLMModel
 
@@ -546,8 +547,6 @@ end
 -- Parts that nn.* does not have, by the beginning of an architecture's name.
 local lacking = {
   Lfm2 = "convolutions", Lfm3 = "convolutions",
-  PhiMoE = "experts whose weights are two softmaxes, each over the logits near its largest",
-  Phimoe = "experts whose weights are two softmaxes, each over the logits near its largest",
 }
 for _, name in ipairs { "Bamba", "FalconH1", "FalconMamba", "Jamba", "KimiLinear", "Mamba", "MiniMaxForCausalLM",
                         "MiniMaxText01", "NemotronH", "OlmoHybrid", "Qwen3Next", "Qwen3_5", "RecurrentGemma", "Rwkv", "Zamba" } do

@@ -556,6 +556,29 @@ local classes = {
       config:only("scoring_func", "sigmoid", "sigmoid")
     end,
   },
+  -- Phi-3.5-MoE
+  PhimoeForCausalLM = {
+    type = "phimoe", norm = "layer", eps = 1e-5, kv_heads = 8, theta = 1000000.0, positions = 131072,
+    rope_fields = { "short_mscale", "long_mscale" },
+    names = { router = "block_sparse_moe.gate", expert_gate = "block_sparse_moe.experts.*.w1",
+              expert_up = "block_sparse_moe.experts.*.w3", expert_down = "block_sparse_moe.experts.*.w2" },
+    set = function(config, c, positions)
+      fields.same_bias(config, c, "attention_bias")
+      fields.same_window(config, c)
+      c.head_bias = config:flag("lm_head_bias", false)
+      c.experts = experts(config, 16, 2, c.ffn)
+      c.experts.order, c.experts.near = "topk_softmax", 2 * config:number("router_jitter_noise", 1e-9, 1, 0.01)
+      config:only("num_experts_per_tok", "2", 2)
+      config:value("input_jitter_noise")
+      local at = hf.rope_object(config)
+      if at and (at:value("rope_type") or at:value("type") or "default") ~= "default" then
+        local original = (at:value("original_max_position_embeddings") and at or config)
+          :count("original_max_position_embeddings", 1, 2 ^ 30, positions)
+        c.rope.amplitude = at:number(hf.context(positions) > original and "long_mscale" or "short_mscale", 1e-6, 1e6)
+        c.rope.freqs = c.rope.freqs or config:refuse("rope_scaling", "longrope")
+      end
+    end,
+  },
   -- Hunyuan 3
   HYV3ForCausalLM = {
     type = "hy_v3", eps = 1e-5, kv_heads = 8, head_dim = 128, theta = 11158840.0, positions = 131072,

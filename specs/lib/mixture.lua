@@ -6,7 +6,7 @@
 --   shared              rows of the gate of a shared expert, which is added for all tokens. With names.shared_router its
 --                       result is multiplied with the sigmoid of one logit
 --   shared_bias         a shared expert without such a router has biases
---   order, score, renorm, groups, groups_kept, group_by, scale    of nn.route
+--   order, score, renorm, groups, groups_kept, group_by, scale, near    of nn.route
 --   router_bias         the router's product has a bias
 --   choice_bias         names.router_choice: a bias of the scores for the choice alone
 --   suffix              what follows the names of the experts' matrices: ".weight"
@@ -34,7 +34,7 @@ local function chosen(c, x, name)                                   -- x [T, D]
                            e.router_bias and nn.weight(name .. n.router .. ".bias", { e.count }))
   local routes = nn.route(logits, {
     k = e.k, order = e.order, score = e.score, renorm = e.renorm, groups = e.groups, groups_kept = e.groups_kept,
-    group_by = e.group_by, scale = e.scale,
+    group_by = e.group_by, scale = e.scale, near = e.near,
     bias = e.choice_bias and nn.weight(name .. n.router_choice, { e.count }),
   })
   local several = e.weigh_input and e.k > 1

@@ -174,6 +174,7 @@ static void op_mistakes(void **state)
         {"route %2 - {k=1}", "route: logits must be an activation, it is a weight"},
         {"route %3 %4 {k=1}", "route: bias is [7], it must be [8]"},
         {"route %3 - {k=2 sigmoid=1 chosen=1}", "route: the softmax over the chosen logits cannot be of sigmoids"},
+        {"route %3 - {k=2 near=0.1}", "route: near is 0.1, it must be 0, or positive with chosen and without a bias"},
         {"route %3 - {k=2 groups=3}", "route: logits are [T,8]: groups 3 must divide the experts"},
         {"route %3 - {k=3 groups=4}", "groups 4 must divide the experts, and the 1 that are kept have at least k 3"},
         {"route %3 - {k=1 groups=4 groups_kept=5}", "route: groups_kept is 5, it must be 1 to 4"},

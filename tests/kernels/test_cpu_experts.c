@@ -101,7 +101,8 @@ static void run(int level, const Case *c, Room *r, int from, int M, int threads)
                              [ROUTE_KEPT] = to->groups_kept,
                              [ROUTE_BEST_TWO] = to->best_two,
                              [ROUTE_SCALE] = number_bits(to->scale),
-                             [ROUTE_ROWS_S] = 0};
+                             [ROUTE_ROWS_S] = 0,
+                             [ROUTE_NEAR] = number_bits(to->near)};
     const int64_t linear_bf16[] = {
         [EXPERT_LINEAR_BF16_X] = to->experts, [EXPERT_LINEAR_BF16_N] = c->N,       [EXPERT_LINEAR_BF16_K] = c->K,
         [EXPERT_LINEAR_BF16_R] = to->k,       [EXPERT_LINEAR_BF16_KIND] = c->kind, [EXPERT_LINEAR_BF16_GLU] = 1};
@@ -282,6 +283,7 @@ static void routers(void **state)
                                            .chosen = chosen,
                                            .renorm = (bits & 8) != 0,
                                            .best_two = (bits & 16) != 0,
+                                           .near = chosen && bits & 16 && !(bits & 64) ? 0.6 : 0.0,
                                            .scale = bits & 32 ? 2.5 : 1.0},
                                  .M = 9,
                                  .N = 4,

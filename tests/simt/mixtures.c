@@ -106,6 +106,8 @@ void routers(void **state)
         {256, 8, 1, 1, 0, " sigmoid=1 renorm=1 groups=8 groups_kept=4 best_two=1", "sm_80", 0},
         {1024, 8, 1, 1, 0, " groups=32 groups_kept=3", NULL, 0},
         {300, 9, 0, 1, 41, " renorm=1", NULL, 0},
+        {40, 2, 0, 1, 41, " chosen=1 near=0.6", NULL, 0},
+        {16, 3, 0, 1, 1, " chosen=1 near=0.3", NULL, 0},
         {40, 4, 1, 1, 150, " chosen=1", "sm_80", 0},
         {16, 1, 0, 1, 299, "", NULL, 0},
         {64, 8, 0, 1, 7, " sigmoid=1 groups=8 groups_kept=1", NULL, 2},
@@ -195,6 +197,7 @@ void whole_routers(void **state)
         {DT_BF16, 8, 1, 1, 1, 0, 0, 1, 1, " sigmoid=1"},
         {DT_BF16, 1032, 60, 4, 0, 1, 1, 0, 5, ""},
         {DT_FP16, 136, 300, 9, 1, 1, 0, 1, 6, " renorm=1"},
+        {DT_BF16, 136, 16, 2, 1, 0, 0, 1, 4, " chosen=1 near=0.5"},
     };
     Suite *s = open_suite("whole_routers");
 

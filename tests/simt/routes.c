@@ -17,6 +17,7 @@ static RefRoute route_of(const Graph *g, const Value *v)
                       .sigmoid = ir_int(v, "sigmoid") != 0,
                       .chosen = ir_int(v, "chosen") != 0,
                       .renorm = ir_int(v, "renorm") != 0,
+                      .near = ir_float(v, "near"),
                       .best_two = ir_int(v, "best_two") != 0,
                       .scale = ir_float(v, "scale")};
 }

@@ -61,6 +61,8 @@ LATENT_YARN = rope(900.0, rope_type="yarn", factor=4.0, mscale=0.7, mscale_all_d
 MOE_ = dict(GQA, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=20)
 LATENT_A = {k: v for k, v in dict(LATENT, q_lora_rank=20).items() if k != "first_k_dense_replace"}
 MTP = ["mtp_layer_types", "mtp_mlp_layer_types", "num_mtp_layers", "num_nextn_predict_layers"]
+MOE_LONGROPE = dict(rope_type="longrope", rope_theta=900.0, original_max_position_embeddings=72, short_mscale=1.2, long_mscale=1.7,
+                    short_factor=[1 + i / 9 for i in range(12)], long_factor=[1.5 + i for i in range(12)])
 TWO_ROPES_ = {"full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 3e3},
               "sliding_attention": {"rope_type": "default", "rope_theta": 40.0}}
 
@@ -496,6 +498,11 @@ CASES = {
                               mlp_bias=True), {}),
     "helium-tied": ("Helium", dict(SIZES, hidden_size=128, num_attention_heads=1, num_key_value_heads=1, head_dim=128,
                                    tie_word_embeddings=True), without("rope_parameters", "head_dim", "rms_norm_eps")),
+    "phimoe": ("Phimoe", dict(EVEN, num_local_experts=6, router_jitter_noise=0.2, attention_bias=True, lm_head_bias=True, sliding_window=5,
+                              rms_norm_eps=1e-3, rope_parameters=MOE_LONGROPE), {}, ["input_jitter_noise", "long_mscale"]),
+    "phimoe-plain": ("Phimoe", dict(EVEN, num_local_experts=5, tie_word_embeddings=True, router_jitter_noise=0.4),
+                     {"architectures": ["PhiMoEForCausalLM"], **without("rope_parameters", "rms_norm_eps", "sliding_window")},
+                     ["input_jitter_noise"]),
     "hy-v3": ("HYV3", dict(MOE_, num_shared_experts=2, mlp_layer_types=["sparse", "dense"], mlp_bias=True, attention_bias=True,
                            router_scaling_factor=1.7, **rope(900.0)), {}, ["enable_moe_fp32_combine"]),
     "hy-v3-plain": ("HYV3", dict(MOE_, tie_word_embeddings=True, rms_norm_eps=1e-3),
