@@ -973,6 +973,7 @@ ENCODERS = {
     "gpt2-tokens": ("GPT2ForTokenClassification", dict(GPT2, num_labels=4, scale_attn_weights=False), {}, IN_FP32),
     "gpt2-answers": ("GPT2ForQuestionAnswering", dict(GPT2, n_inner=56), {}, IN_FP32),
     "t5-encoder": ("T5EncoderModel", dict(T5, relative_attention_num_buckets=10, relative_attention_max_distance=12), {}, T5_IDLE),
+    "t5-dense": ("T5EncoderModel", dict(T5, feed_forward_proj="gated-gelu"), {"is_encoder_decoder": True}, T5_IDLE),
     "umt5-encoder": ("UMT5EncoderModel", dict(T5, relative_attention_num_buckets=8, feed_forward_proj="relu"), {}, T5_IDLE),
     "t5-tokens": ("T5ForTokenClassification", dict(T5, feed_forward_proj="gated-gelu", num_labels=5), {}, T5_IDLE),
     "t5-head": ("T5ForSequenceClassification",
@@ -1115,6 +1116,7 @@ ENCODERS = {
 SENTENCES = {
     "embedding-gemma-dense": ("mean", [(40, "linear.Identity", False), (24, "activation.Tanh", True)], True),
     "electra-dense": ("cls", [(40, "activation.ReLU", True)], False),
+    "t5-dense": ("mean", [(24, "linear.Identity", False)], True),
     "qwen3-dense": ("lasttoken", [(16, "activation.GELU", False)], False),
 }
 
