@@ -152,6 +152,15 @@ local classes = {
       if c.outputs then first_token(c, "pooler.dense", "tanh", "classifier") else pooler(config, c, head, "pooler.dense") end
     end,
   },
+  DPRContext = {                                                    -- BERT whose vector is the first token's
+    prefixes = { "ctx_encoder.bert_model." }, dropped = { "ctx_encoder.bert_model.pooler.", "pooler." }, sizes = base,
+    names = { positions = "embeddings.position_embeddings" },
+    set = function(config, c, positions)
+      bert_positions(config, c, positions)
+      c.pooling = "first"
+      config:only("projection_dim", "0: a projection is not computed", 0)
+    end,
+  },
   Roberta = {                                                       -- positions begin behind the row of the padding
     prefixes = { "roberta." }, classifies = true, sizes = base, names = { positions = "embeddings.position_embeddings" },
     set = function(config, c, positions, _, head)
@@ -439,6 +448,10 @@ end
 -- A function of config and head for each beginning of a name; nil: the head is not read.
 local readers = {}
 classes.XLMRoberta, classes.Camembert = classes.Roberta, classes.Roberta
+classes.DPRQuestion = {
+  prefixes = { "question_encoder.bert_model." }, dropped = { "question_encoder.bert_model.pooler.", "pooler." }, sizes = base,
+  names = classes.DPRContext.names, set = classes.DPRContext.set,
+}
 for name, class in pairs(classes) do
   setmetatable(class, { __index = bert })
   if class.fields ~= bert.fields then setmetatable(class.fields, { __index = bert.fields }) end

@@ -981,6 +981,8 @@ ENCODERS = {
                 {}, ["scale_decoder_outputs"]),
     "bart-head": ("BartForSequenceClassification", dict(BART, num_labels=3, scale_embedding=True), without("decoder_start_token_id")),
     "bart-answers": ("BartForQuestionAnswering", dict(BART, activation_function="relu", decoder_start_token_id=7), {}),
+    "dpr-context": ("DPRContextEncoder", E, {}, DROPPED),
+    "dpr-question": ("DPRQuestionEncoder", dict(E, hidden_act="relu"), without("projection_dim"), DROPPED),
     "eurobert": ("EuroBertModel", dict(EVEN, **rope(700.0), attention_bias=True, mlp_bias=True, rms_norm_eps=1e-3), {},
                  ["mask_token_id"]),
     "eurobert-head": ("EuroBertForSequenceClassification", dict(SIZES, num_key_value_heads=1, num_labels=3),
@@ -1161,6 +1163,8 @@ def encode(model, ids, vector=None):
     elif kind.endswith("ForSequenceClassification"):
         shifted = dict(decoder_input_ids=model._shift_right(torch.tensor([ids]))) if hasattr(model, "_shift_right") else {}
         hidden, pooled = model.base_model(torch.tensor([ids]), **shifted).last_hidden_state, out.logits
+    elif kind.startswith("DPR"):
+        hidden, pooled = model.base_model.bert_model(torch.tensor([ids])).last_hidden_state, out.pooler_output
     else:
         hidden = out.last_hidden_state
         pooled = next((out[k] for k in ("text_embeds", "pooler_output") if out.get(k) is not None), None)
