@@ -11,8 +11,8 @@ local text_of = require "hf/wrappers"
 local SEQUENCES = 16 -- limits.sequences
 
 -- What may follow an encoder's name, and what is read in its place: for most heads the encoder alone.
-local heads = { Model = "Model", Encoder = "Model", -- DPR's
-                 ForSequenceClassification = "ForSequenceClassification", ForMaskedLM = "Model",
+local heads = { Model = "Model", Encoder = "Model",                 -- Encoder: of DPR
+                ForSequenceClassification = "ForSequenceClassification", ForMaskedLM = "Model",
                 ForPreTraining = "Model", ForTokenClassification = "ForTokenClassification",
                 ForQuestionAnswering = "ForQuestionAnswering",
                 ForMultipleChoice = "Model", ForNextSentencePrediction = "Model" }
