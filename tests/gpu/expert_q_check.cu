@@ -1,11 +1,12 @@
-// expert_q_check.cu - expert_q on a GPU against loops in double: types of codes, groups, norm, gate and sum, rows of
-// 1 to 64; then us of a layer's two launches in a CUDA graph with programmatic dependent launch, shapes of Qwen3-30B-A3B.
+// expert_q_check.cu - expert_q and expert_q_hopper on a GPU against loops in double: types of codes, groups, norm, gate and sum, rows of
+// 1 to 64 and of prompts; then us of a layer's two launches in a CUDA graph with programmatic dependent launch, shapes of Qwen3-30B-A3B.
 //
 //     nvcc -O2 -std=c++17 -Ikernels -gencode arch=compute_90a,code=sm_90a -cudart static -o expert_q_check tests/gpu/expert_q_check.cu
 //     ./expert_q_check [check|time]
 //
 // Weights come from a pool of layers, so that they are read from memory as in a model.
 #include "expert_q.cuh"
+#include "expert_q_hopper.cuh"
 #include "body/e4m3.cuh"
 #include "check.h"
 
@@ -33,15 +34,39 @@ struct Facts {
     static_assert(SHARED <= BYTES, "");
     static constexpr i64 TILE = Codes<E4m3Codes<Facts>>::TILE, WEIGHT = (i64)X * N / 16 * TILE;
 };
+// The same for expert_q_hopper.
+template <class X_, int TYPE_, int GROUP_, int SCALES_, int X__, int R_, int N_, int K_, int MAX_, int SUM_> struct Many {
+    using T = X_;
+    using OUT = X_;
+    static constexpr int TYPE = TYPE_, GROUP = GROUP_, SCALES = SCALES_, X = X__, R = R_, N = N_, K = K_, MAX = MAX_, SUM = SUM_, NORM = 0, FP8 = TYPE == FP8_CODES;
+    static constexpr int BITS = TYPE == INT4 ? 4 : 8, BIAS = 1, ACT = SUM ? 0 : 5, GLU = !SUM, RES = SUM, BRICK_K = 128, BLOCK_M = 8, M = 8;
+    static constexpr float EPS = 0;
+    static constexpr int AHEAD = 4, SLOT_BYTES = 288 * 128, BRICK_BYTES = BRICK_K * 2 * BITS + 16 * BRICK_K / GROUP * (SCALES == 0 ? 2 : SCALES == 1 ? 3 : SCALES == 2 ? 4 : 8);
+    static constexpr int BESIDE = 8 * AHEAD * BRICK_BYTES + 392 + 12 * (least(MAX * R, X) + MAX * R / 160) + 640 * 4 + SUM * (640 * 4 + 320 * 4);
+    static constexpr int STAGES = least(6, (232448 - BESIDE) / SLOT_BYTES), RING_AT = 0, CODES_AT = STAGES * SLOT_BYTES;
+    static constexpr int BARRIERS_AT = CODES_AT + 8 * AHEAD * BRICK_BYTES, COUNT_AT = BARRIERS_AT + 384, TILES_AT = COUNT_AT + 8;
+    static constexpr int PAIRS_AT = TILES_AT + 12 * (least(MAX * R, X) + MAX * R / 160), WEIGHTS_AT = PAIRS_AT + 640 * 4, READY_AT = WEIGHTS_AT + SUM * 640 * 4;
+    static constexpr int SHARED = STAGES * SLOT_BYTES + BESIDE;
+    static constexpr i64 TILE = Codes<E4m3Codes<Many>>::TILE, WEIGHT = (i64)X * N / 16 * TILE;
+};
 template <class F> struct Floats : F {}; // codes of fp8
 template <class F> struct Brick<Floats<F>> : E4m3Brick<Floats<F>> {};
 
 template <class C> __global__ void __launch_bounds__(256, C::BLOCKS_PER_SM) linear_kernel(const ExpertArgs a) { expert_q<C>(a); }
 template <class C> __global__ void __launch_bounds__(256, C::BLOCKS_PER_SM) sum_kernel(const ExpertSumArgs a) { expert_q<C>(a); }
 
+template <class C> __global__ void __launch_bounds__(512, 1) many_linear(const ExpertArgs a) { expert_q_hopper<C>(a); }
+template <class C> __global__ void __launch_bounds__(512, 1) many_sum(const ExpertSumArgs a) { expert_q_hopper<C>(a); }
+template <class C, class = void> struct IsMany { static constexpr bool IS = false; };
+template <class C> struct IsMany<C, decltype((void)C::AHEAD)> { static constexpr bool IS = true; };
+
 template <class C> void run(const ExpertSumArgs &a, cudaStream_t s = 0)
 {
-    if constexpr (C::SUM)
+    if constexpr (IsMany<C>::IS && C::SUM)
+        launch(many_sum<C>, dim3(multiprocessors()), 512, C::SHARED, a, s);
+    else if constexpr (IsMany<C>::IS)
+        launch(many_linear<C>, dim3(multiprocessors()), 512, C::SHARED, (ExpertArgs)a, s);
+    else if constexpr (C::SUM)
         launch(sum_kernel<C>, dim3(C::BLOCKS_PER_SM * multiprocessors()), 256, C::BYTES, a, s);
     else
         launch(linear_kernel<C>, dim3(C::BLOCKS_PER_SM * multiprocessors()), 256, C::BYTES, (ExpertArgs)a, s);
@@ -293,6 +318,16 @@ template <int TYPE, int MAX, int BLOCK_M, int STAGES = 0, int BLOCKS = 0> void t
         time_layer<U, D>(what);
 }
 
+template <int TYPE, int MAX> void time_many(const char *what)
+{
+    typedef Many<bf16, TYPE, 128, 0, 128, 8, 1536, 2048, MAX, 0> U;
+    typedef Many<bf16, TYPE, 128, 0, 128, 8, 2048, 768, MAX, 1> D;
+    if constexpr (TYPE == FP8_CODES)
+        time_layer<Floats<U>, Floats<D>>(what);
+    else
+        time_layer<U, D>(what);
+}
+
 int main(int n, char **words)
 {
     const char *part = n > 1 ? words[1] : "all";
@@ -315,16 +350,27 @@ int main(int n, char **words)
         wrong += check<Floats<Facts<bf16, FP8_CODES, 128, 0, 8, 2, 128, 2048, 8, 0, 1, 8, 8, 4>>>(5, 14, true);
         wrong += check<Floats<Facts<half, FP8_CODES, 32, 2, 8, 2, 64, 2880, 4, 1, 0, 4, 8, 4>>>(4, 15, true);
         wrong += check<Floats<Facts<bf16, FP8_CODES, 64, 0, 32, 4, 64, 768, 64, 1, 0, 8, 2, 4>>>(64, 16, true);
+        wrong += check<Many<bf16, INT4, 128, 0, 16, 4, 256, 2048, 300, 0>>(290, 21, true);
+        wrong += check<Many<bf16, INT4, 128, 0, 16, 4, 400, 768, 300, 1>>(300, 22, true);
+        wrong += check<Many<half, INT4, 32, 1, 32, 8, 64, 2880, 100, 0>>(97, 23, true);
+        wrong += check<Many<half, INT4, 64, 3, 8, 2, 144, 704, 200, 1>>(200, 24, false);
+        wrong += check<Many<bf16, INT8, 128, 0, 8, 2, 208, 2048, 300, 0>>(299, 25, true);
+        wrong += check<Many<half, INT8, 32, 1, 8, 2, 144, 448, 150, 1>>(150, 26, true);
+        wrong += check<Floats<Many<bf16, FP8_CODES, 128, 0, 8, 2, 208, 1024, 300, 0>>>(300, 27, true);
+        wrong += check<Floats<Many<half, FP8_CODES, 32, 2, 8, 2, 144, 2880, 150, 1>>>(149, 28, false);
         puts(wrong ? "WRONG" : "ok");
     }
     if (strcmp(part, "check") != 0) {
         time_qwen<INT4, 1, 1>("int4");
         time_qwen<INT4, 8, 8>("int4");
         time_qwen<INT4, 64, 8>("int4");
-        time_qwen<INT4, 256, 16>("int4");
-        time_qwen<INT8, 1, 1>("int8");
-        time_qwen<INT8, 8, 8>("int8");
-        time_qwen<FP8_CODES, 8, 8>("fp8");
+        time_many<INT4, 64>("int4 many");
+        time_many<INT4, 128>("int4 many");
+        time_many<INT4, 256>("int4 many");
+        time_many<INT4, 512>("int4 many");
+        time_many<INT4, 2048>("int4 many");
+        time_many<INT8, 512>("int8 many");
+        time_many<FP8_CODES, 512>("fp8 many");
     }
     return wrong != 0;
 }

@@ -45,6 +45,7 @@ void whole_routers(void **state);
 void experts(void **state);
 void expert_tiles(void **state);
 void experts_q(void **state);
+void expert_tiles_q(void **state);
 
 /* orders.c */
 void orders(void **state);
