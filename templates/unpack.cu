@@ -1,4 +1,4 @@
-// unpack.cu - contracts and instance of unpack.cuh: plain values of a quantised weight, for products with many rows
+// unpack.cu - contracts and instance of unpack.cuh and unpack_fp8.cuh: plain values of a quantised weight, for products with many rows
 //
 // Chosen where no kernel multiplies with the codes: more than 64 rows, activations of fp32. The values are in the workspace
 // until the product has read them. That must not be a kernel that reads weights before the previous kernel has ended.
@@ -14,11 +14,13 @@
 //@ launch  grid ceil_div(N, 16), ceil_div(K, 1024)   block THREADS
 //@ moves   N * K * BITS / 8 + N * K * sizeof(y)
 //@ overlap yes
-#include "unpack.cuh"
+//@ plain: text #include "unpack.cuh"
+//@ fp8: text #include "unpack_fp8.cuh"
 
 struct Config {
     using OUT = @Y@;
-    static constexpr int N = @N@, K = @K@, BITS = @BITS@, GROUP = @GROUP@, SCALES = @SCALES@, FP8 = @FP8@, THREADS = @THREADS@;
+    static constexpr int N = @N@, K = @K@, BITS = @BITS@, GROUP = @GROUP@, SCALES = @SCALES@, THREADS = @THREADS@;
 };
 extern "C" __global__ void __launch_bounds__(Config::THREADS)
-@NAME@(const UnpackArgs a) { unpack<Config>(a); }
+//@ plain: text @NAME@(const UnpackArgs a) { unpack<Config>(a); }
+//@ fp8: text @NAME@(const UnpackFp8Args a) { unpack_fp8<Config>(a); }

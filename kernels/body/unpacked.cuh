@@ -1,10 +1,10 @@
-// unpacked.cuh - quantised weights as rows of numbers: what unpack.cuh and expert_q_hopper.cuh share.
+// unpacked.cuh - quantised weights as rows of numbers: what unpack.cuh and unpack_fp8.cuh share.
 //
 // A warp takes the codes of 16 rows and SPAN k of a tile in the form m16k16 (compiler/ir/forms.def), 16 bytes a lane. The four
 // lanes of a row exchange words until each has pieces of 8 neighbouring k of rows g and g + 8, so that two lanes write 32
 // bytes side by side.
 //
-//   C: K, BITS, GROUP, SCALES (a PackedScales), FP8; of unpack.cuh also OUT, N, THREADS
+//   C: OUT, N, K, BITS, GROUP, SCALES (a PackedScales), THREADS
 #pragma once
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
@@ -24,29 +24,6 @@ DEVICE void four_lanes_transpose(u32 (&w)[4])
         const u32 got = shuffle_xor(high ? w[i] : w[i + 2], 2);
         (high ? w[i] : w[i + 2]) = got;
     }
-}
-
-// A code of fp8 as fp32: exponent and mantissa in their places, and the exponent's bias corrected by a product. Numbers below the
-// least exponent are a count of 2^-9.
-DEVICE float unpack_e4m3(u32 code)
-{
-    const u32 rest = code & 0x7f;
-    const float magnitude = rest < 8 ? (float)rest * 0x1p-9f : __uint_as_float((rest << 20) + (120u << 23));
-    return code & 0x80 ? -magnitude : magnitude;
-}
-
-// What unpacked_number takes of a zero, a whole number, or of a minimum.
-template <class C> DEVICE float unpacked_offset(float zero)
-{
-    return C::SCALES == 3 ? zero : 8388608.0f + zero;
-}
-// The number of a code. The bits of 2^23 with a code in the lowest ones are 2^23 + code.
-template <class C> DEVICE float unpacked_number(u32 code, float scale, float offset)
-{
-    if (C::FP8)
-        return scale * unpack_e4m3(code);
-    const float sum = __uint_as_float(0x4b000000u | code);
-    return C::SCALES == 3 ? fmaf(scale, sum - 8388608.0f, -offset) : scale * (sum - offset);
 }
 
 template <class C> struct Unpacked {
@@ -104,8 +81,8 @@ template <class C> struct Unpacked {
     }
 };
 
-// Block (tile, j) has k 1024 j and the 1023 behind.
-template <class C> DEVICE void unpack_tile(const unsigned char *w, void *y)
+// value(code, scale, offset): the number. Block (tile, j) has k 1024 j and the 1023 behind.
+template <class C, class F> DEVICE void unpack_tile(const unsigned char *w, void *y, F value)
 {
     typedef typename C::OUT O;
     typedef Unpacked<C> U;
@@ -135,12 +112,12 @@ template <class C> DEVICE void unpack_tile(const unsigned char *w, void *y)
                     continue;
                 const unsigned char *scales = tile + U::SCALES_AT + at * U::SCALE, *zeros = tile + U::ZEROS_AT + at * U::ZERO;
                 const float scale = U::SCALE == 4 ? *(const float *)scales : to_float(*(const half *)scales);
-                const float offset = unpacked_offset<C>(U::ZERO == 4 ? *(const float *)zeros : U::ZERO ? (float)*zeros : U::FOUR ? 8.0f : 128.0f);
+                const float offset = U::ZERO == 4 ? *(const float *)zeros : U::ZERO ? (float)*zeros : U::FOUR ? 8.0f : 128.0f;
 #pragma unroll
                 for (int j = 0; j < 4; j++) {
                     const u32 pair = U::FOUR ? piece[p][j] >> 4 * lower & 0x000f000f : piece[p][j] >> 8 * lower & 0x00ff00ff;
-                    v[2 * j] = unpacked_number<C>(pair & 0xffff, scale, offset);
-                    v[2 * j + 1] = unpacked_number<C>(pair >> 16, scale, offset);
+                    v[2 * j] = value(pair & 0xffff, scale, offset);
+                    v[2 * j + 1] = value(pair >> 16, scale, offset);
                 }
                 store((O *)y + (i64)n * C::K + k, from_floats<O>(v));
             }

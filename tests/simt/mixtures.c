@@ -323,21 +323,21 @@ void expert_tiles_q(void **state)
 {
     static const CodedExpert some[] = {
         {{DT_BF16, 3, 2, 208, 320, 1, "glu", 150, NULL, 0, "expert_q_hopper_linear"}, "int4", 64, PACKED_FP16, {{0}}},
-        {{DT_FP16, 3, 2, 208, 320, 0, "add", 150, NULL, 0, "expert_q_hopper_sum"},
+        {{DT_FP16, 3, 2, 208, 320, 0, "parts", 150, NULL, 0, "expert_q_hopper_sum"},
          "int4",
          32,
          PACKED_FP16_ZEROS,
          {{0}}},
-        {{DT_BF16, 40, 5, 16, 64, 0, "sum", 90, NULL, 0, "expert_q_hopper_sum"}, "int4", 64, PACKED_FP32_MINIMA, {{0}}},
+        {{DT_BF16, 40, 5, 16, 64, 0, "parts", 90, NULL, 0, "expert_q_hopper_sum"}, "int4", 64, PACKED_FP32_MINIMA, {{0}}},
         {{DT_FP16, 2, 1, 400, 1152, 1, "act", 100, NULL, 0, "expert_q_hopper_linear"}, "int4", 128, PACKED_FP32, {{0}}},
-        {{DT_BF16, 2, 1, 400, 448, 0, "add", 66, NULL, 0, "expert_q_hopper_sum"}, "int8", 64, PACKED_FP16, {{0}}},
+        {{DT_BF16, 2, 1, 400, 448, 0, "parts", 66, NULL, 0, "expert_q_hopper_sum"}, "int8", 64, PACKED_FP16, {{0}}},
         {{DT_FP16, 6, 2, 48, 256, 0, "glu", 41, NULL, 0, "expert_q_hopper_linear"},
          "int8",
          32,
          PACKED_FP16_ZEROS,
          {{0}}},
         {{DT_BF16, 4, 2, 144, 384, 1, "", 70, NULL, 0, "expert_q_hopper_fp8"}, "fp8", 128, PACKED_FP16, {{0}}},
-        {{DT_FP16, 4, 2, 144, 192, 1, "add", 70, NULL, 0, "expert_q_hopper_fp8_sum"}, "fp8", 32, PACKED_FP32, {{0}}},
+        {{DT_FP16, 4, 2, 144, 192, 1, "parts", 70, NULL, 0, "expert_q_hopper_fp8_sum"}, "fp8", 32, PACKED_FP32, {{0}}},
     };
     Suite *s = open_suite("expert_tiles_q");
 
