@@ -5,7 +5,7 @@
 //       and more
 //
 // body/many.cuh explains tiles, units and the ring. Of a block's 16 warps the last eight are producers. Rows of x come by cp.async, 32
-// at a time. Of a slot's 128 rows of w each producer has 16: bricks of 128 k come by bulk copies to a ring of its own, AHEAD deep,
+// at a time. Of a slot's 128 rows of w each producer has 16: bricks of BRICK_K k come by bulk copies to a ring of its own, AHEAD deep,
 // across the ends of units. Their codes become the registers of a fragment (body/codes.cuh), which stmatrix writes as rows.
 //
 // A number is scale * (code - zero), rounded once to 16 bits, so products are those of unpacked weights.
@@ -19,8 +19,8 @@
 template <class C> struct ManyBricks {
     typedef ManyShape<C> P;
     typedef Brick<C> Q;
-    static constexpr int BRICKS = ceil_div(C::K, 128); // of a tile
-    static_assert(C::K % 64 == 0 && C::N % 16 == 0 && C::GROUP >= 32 && C::BRICK_K == 128, "");
+    static constexpr int BRICKS = ceil_div(C::K, C::BRICK_K); // of a tile
+    static_assert(C::K % 64 == 0 && C::N % 16 == 0 && C::GROUP >= 32 && C::BRICK_K % 128 == 0, "");
     const char *w, *tile;
     const ExpertTile *tiles;
     int warp, u, units, brick;
@@ -37,7 +37,7 @@ template <class C> struct ManyBricks {
     DEVICE bool done() const { return u >= units; }
     DEVICE void copy(u32 slot, u32 arrived)
     {
-        const int k = least(128, C::K - brick * 128), scales = k / C::GROUP * 16;
+        const int k = least(C::BRICK_K, C::K - brick * C::BRICK_K), scales = k / C::GROUP * 16;
         if (lane_id() == 0) {
             mbarrier_expect(arrived, k * 2 * C::BITS + scales * (Q::SCALE + Q::ZERO));
             bulk_copy(slot, tile + brick * Q::BRICK, k * 2 * C::BITS, arrived);
@@ -83,8 +83,8 @@ template <class C> struct ManyScale {
     }
 };
 
-// One warp: 16 rows and 64 k of a brick, its first or second half, as numbers to rows of 128 bytes of a slot at `to`.
-template <class C> DEVICE void many_numbers(const char *brick, int half, u32 to)
+// One warp: 16 rows and the part-th 64 k of a brick, as numbers to rows of 128 bytes of a slot at `to`.
+template <class C> DEVICE void many_numbers(const char *brick, int part, u32 to)
 {
     typedef Codes<C> Q;
     constexpr int BLOCKS = 64 / Q::BLOCK_K, EACH = Q::BLOCK_K / 16, SPAN = least(C::GROUP, 64); // k of a group
@@ -94,10 +94,10 @@ template <class C> DEVICE void many_numbers(const char *brick, int half, u32 to)
     uint4_ codes[BLOCKS];
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++)
-        codes[i] = shared_load16(shared_address(brick) + (half * BLOCKS + i) * 512 + lane_id() * 16);
+        codes[i] = shared_load16(shared_address(brick) + (part * BLOCKS + i) * 512 + lane_id() * 16);
 #pragma unroll
     for (int k = 0; k < 64; k += SPAN) {
-        const int group = (half * 64 + k) / C::GROUP;
+        const int group = (part * 64 + k) / C::GROUP;
         const typename Q::Offset upper_zero(zeros, group, g), lower_zero(zeros, group, g + 8);
         const ManyScale<C> upper(brick, group, g), lower(brick, group, g + 8);
 #pragma unroll
@@ -115,7 +115,7 @@ template <class C> DEVICE void many_produce(const ExpertArgs &a, const ManyRing<
     typedef ManyShape<C> P;
     typedef Brick<C> Q;
     typedef typename C::T T;
-    constexpr int GROUPS = MANY_PAIRS / 32;
+    constexpr int GROUPS = MANY_PAIRS / 32, PARTS = C::BRICK_K / 64;
     const int row = (threadIdx.x - 256) / 8, unit = threadIdx.x % 8; // rows row, row + 32, ... of a tile, 8 of the 64 k
     const int warp = warp_id() - 8;
     char *own = shared_memory() + C::CODES_AT + warp * C::AHEAD * Q::SLOT;
@@ -128,15 +128,15 @@ template <class C> DEVICE void many_produce(const ExpertArgs &a, const ManyRing<
         next.copy(shared_address(own) + i * Q::SLOT, arrived + i * 8);
     for (int u = blockIdx.x; u < units; u += gridDim.x) {
         const ExpertTile tile = tiles[u / P::UNITS];
-        const T *x[GROUPS];
+        int from[GROUPS]; // of a.x, in units of 8 elements
 #pragma unroll
         for (int i = 0; i < GROUPS; i++) {
             const int pair = a.rows[tile.first + least(row + 32 * i, tile.count - 1)];
-            x[i] = (const T *)a.x + (i64)(C::SUM ? pair : pair / C::R) * C::K + unit * 8;
+            from[i] = (C::SUM ? pair : pair / C::R) * (C::K / 8) + unit;
         }
 #pragma unroll 1
         for (int s = 0; s < P::STEPS; s++) {
-            if (s % 2 == 0) {
+            if (s % PARTS == 0) {
                 if (!next.done()) // to where the brick before this one was; all lanes have met since
                     next.copy(shared_address(own) + brick.before() * Q::SLOT, arrived + brick.before() * 8);
                 mbarrier_wait(arrived + brick.at * 8, brick.parity);
@@ -146,14 +146,14 @@ template <class C> DEVICE void many_produce(const ExpertArgs &a, const ManyRing<
 #pragma unroll
             for (int i = 0; i < GROUPS; i++)
                 if (row + 32 * i < tile.count) // rows beyond the last pair are computed and dropped
-                    copy16(to + 32 * i * 128, x[i] + s * 64);
+                    copy16(to + 32 * i * 128, (const T *)a.x + (i64)(from[i] + s * 8) * 8);
             copy_arrive(ring.full(slot.at));
-            many_numbers<C>(own + brick.at * Q::SLOT, s % 2, ring.data(slot.at) + warp * 16 * 128);
+            many_numbers<C>(own + brick.at * Q::SLOT, s % PARTS, ring.data(slot.at) + warp * 16 * 128);
             warp_sync();
             if (lane_id() == 0)
                 mbarrier_arrive(ring.full(slot.at));
             slot.next();
-            if (s % 2 || s + 1 == P::STEPS)
+            if (s % PARTS == PARTS - 1 || s + 1 == P::STEPS)
                 brick.next();
         }
     }
