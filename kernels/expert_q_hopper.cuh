@@ -5,7 +5,7 @@
 //       and more
 //
 // body/many.cuh explains tiles, units and the ring. Of a block's 16 warps the last eight are producers. Rows of x come by cp.async, 32
-// at a time. Of a slot's 128 rows of w each producer has 16: bricks of BRICK_K k come by bulk copies to a ring of its own, AHEAD deep,
+// at a time. Of a slot's 128 rows of w each producer has 16: bricks of BRICK_K k come by cp.async to a ring of its own, AHEAD deep,
 // across the ends of units. Their codes become the registers of a fragment (body/codes.cuh), which stmatrix writes as rows.
 //
 // A number is scale * (code - zero), rounded once to 16 bits, so products are those of unpacked weights.
@@ -35,16 +35,11 @@ template <class C> struct ManyBricks {
         open();
     }
     DEVICE bool done() const { return u >= units; }
+    // Requests the next brick, by all lanes.
     DEVICE void copy(u32 slot, u32 arrived)
     {
-        const int k = least(C::BRICK_K, C::K - brick * C::BRICK_K), scales = k / C::GROUP * 16;
-        if (lane_id() == 0) {
-            mbarrier_expect(arrived, k * 2 * C::BITS + scales * (Q::SCALE + Q::ZERO));
-            bulk_copy(slot, tile + brick * Q::BRICK, k * 2 * C::BITS, arrived);
-            bulk_copy(slot + Q::BRICK, tile + Q::SCALES_AT + brick * (Q::GROUPS * 16 * Q::SCALE), scales * Q::SCALE, arrived);
-            if (Q::ZERO)
-                bulk_copy(slot + Q::BRICK + Q::GROUPS * 16 * Q::SCALE, tile + Q::ZEROS_AT + brick * (Q::GROUPS * 16 * Q::ZERO), scales * Q::ZERO, arrived);
-        }
+        Q::copy(tile, brick, slot);
+        copy_arrive(arrived);
         if (++brick < BRICKS)
             return;
         brick = 0;
@@ -83,14 +78,13 @@ template <class C> struct ManyScale {
     }
 };
 
-// One warp: 16 rows and the part-th 64 k of a brick, as numbers to rows of 128 bytes of a slot at `to`.
-template <class C> DEVICE void many_numbers(const char *brick, int part, u32 to)
+// By one warp: 16 rows and the part-th 64 k of a brick as numbers, in the registers of fragments.
+template <class C> DEVICE void many_numbers(u32 (&a)[4][4], const char *brick, int part)
 {
     typedef Codes<C> Q;
     constexpr int BLOCKS = 64 / Q::BLOCK_K, EACH = Q::BLOCK_K / 16, SPAN = least(C::GROUP, 64); // k of a group
     const char *zeros = brick + Brick<C>::BRICK + Brick<C>::GROUPS * 16 * Q::SCALE;
-    const int g = lane_id() >> 2, row = lane_id() & 15;
-    const u32 at = to + row * 128 + (lane_id() >> 4 ^ row & 7) * 16; // of the first 16 k: `to` is a multiple of 128 bytes
+    const int g = lane_id() >> 2;
     uint4_ codes[BLOCKS];
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++)
@@ -102,9 +96,10 @@ template <class C> DEVICE void many_numbers(const char *brick, int part, u32 to)
         const ManyScale<C> upper(brick, group, g), lower(brick, group, g + 8);
 #pragma unroll
         for (int i = k / 16; i < (k + SPAN) / 16; i++) {
-            u32 a[4];
-            Q::fragment(a, codes[i / EACH], i % EACH, upper_zero, lower_zero);
-            stmatrix4(at ^ i * 32, {upper.times(a[0]), lower.times(a[1]), upper.times(a[2]), lower.times(a[3])});
+            Q::fragment(a[i], codes[i / EACH], i % EACH, upper_zero, lower_zero);
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                a[i][j] = (j % 2 ? lower : upper).times(a[i][j]);
         }
     }
 }
@@ -142,13 +137,18 @@ template <class C> DEVICE void many_produce(const ExpertArgs &a, const ManyRing<
                 mbarrier_wait(arrived + brick.at * 8, brick.parity);
             }
             const u32 to = ring.data(slot.at) + P::W + row * 128 + (unit ^ (row & 7)) * 16;
+            const u32 w = ring.data(slot.at) + (warp * 16 + (lane_id() & 15)) * 128 + (lane_id() >> 4 ^ lane_id() & 7) * 16; // of 16 k
+            u32 numbers[4][4];
+            many_numbers<C>(numbers, own + brick.at * Q::SLOT, s % PARTS);
             ring.wait_empty(slot);
 #pragma unroll
             for (int i = 0; i < GROUPS; i++)
                 if (row + 32 * i < tile.count) // rows beyond the last pair are computed and dropped
                     copy16(to + 32 * i * 128, (const T *)a.x + (i64)(from[i] + s * 8) * 8);
             copy_arrive(ring.full(slot.at));
-            many_numbers<C>(own + brick.at * Q::SLOT, s % PARTS, ring.data(slot.at) + warp * 16 * 128);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                stmatrix4(w ^ i * 32, numbers[i]);
             warp_sync();
             if (lane_id() == 0)
                 mbarrier_arrive(ring.full(slot.at));
@@ -164,7 +164,7 @@ template <class C> DEVICE void expert_q_hopper(const ExpertArgs &a)
     const u32 arrived = ManyRing<C>{0, shared_address(shared_memory() + C::BARRIERS_AT)}.end();
     if (threadIdx.x == 0)
         for (int i = 0; i < 8 * C::AHEAD; i++)
-            mbarrier_init(arrived + i * 8, 1);
+            mbarrier_init(arrived + i * 8, 32);
     // a slot is full when the copies of 256 threads and the numbers of 8 warps are there
-    many_experts<C, 264, 48, 208>(a, [&](const ManyRing<C> &ring, const ExpertTile *tiles, int units) { many_produce<C>(a, ring, tiles, units); });
+    many_experts<C, 264, 56, 200>(a, [&](const ManyRing<C> &ring, const ExpertTile *tiles, int units) { many_produce<C>(a, ring, tiles, units); });
 }

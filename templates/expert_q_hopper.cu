@@ -17,10 +17,10 @@
 //@ sum, fp8_sum: match y = expert_sum(x, r:by_expert, w:m16k16, b?)
 //@ sum, fp8_sum: gives y as parts R
 //@ consts  T: type(x)  OUT: type(y)  X: param(starts)  N: XN / X  K: K  R: R2 / 2  BIAS: has(b)
-//@ consts  BITS: type(w) == int4 ? 4 : 8  GROUP: group(w)  SCALES: scales(w)  BRICK_K: 128
+//@ consts  BITS: type(w) == int4 ? 4 : 8  GROUP: group(w)  SCALES: scales(w)  BRICK_K: 256
 //@ sum, fp8_sum: fits    RK == R * K
 //    AHEAD: bricks of a producer's ring.
-//@ consts  BRICK_BYTES: BRICK_K * 2 * BITS + 16 * BRICK_K / max(GROUP, 1) * (SCALES == 0 ? 2 : SCALES == 1 ? 3 : SCALES == 2 ? 4 : 8)  AHEAD: 4
+//@ consts  BRICK_BYTES: BRICK_K * 2 * BITS + 16 * BRICK_K / max(GROUP, 1) * (SCALES == 0 ? 2 : SCALES == 1 ? 3 : SCALES == 2 ? 4 : 8)  AHEAD: 3
 //@ consts  SLOT_BYTES: 128 * 128 + 160 * 128  STAGES: min(6, (SMEM - BESIDE_RING) / SLOT_BYTES)
 //@ shared  RING     STAGES * SLOT_BYTES
 //@ shared  CODES    8 * AHEAD * BRICK_BYTES
