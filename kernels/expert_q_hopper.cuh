@@ -78,13 +78,14 @@ template <class C> struct ManyScale {
     }
 };
 
-// By one warp: 16 rows and the part-th 64 k of a brick as numbers, in the registers of fragments.
-template <class C> DEVICE void many_numbers(u32 (&a)[4][4], const char *brick, int part)
+// By one warp: 16 rows and the part-th 64 k of a brick as numbers, to rows of 128 bytes of a slot at `to`.
+template <class C> DEVICE void many_numbers(const char *brick, int part, u32 to)
 {
     typedef Codes<C> Q;
     constexpr int BLOCKS = 64 / Q::BLOCK_K, EACH = Q::BLOCK_K / 16, SPAN = least(C::GROUP, 64); // k of a group
     const char *zeros = brick + Brick<C>::BRICK + Brick<C>::GROUPS * 16 * Q::SCALE;
-    const int g = lane_id() >> 2;
+    const int g = lane_id() >> 2, row = lane_id() & 15;
+    const u32 at = to + row * 128 + (lane_id() >> 4 ^ row & 7) * 16; // of the first 16 k: `to` is a multiple of 128 bytes
     uint4_ codes[BLOCKS];
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++)
@@ -96,39 +97,84 @@ template <class C> DEVICE void many_numbers(u32 (&a)[4][4], const char *brick, i
         const ManyScale<C> upper(brick, group, g), lower(brick, group, g + 8);
 #pragma unroll
         for (int i = k / 16; i < (k + SPAN) / 16; i++) {
-            Q::fragment(a[i], codes[i / EACH], i % EACH, upper_zero, lower_zero);
-#pragma unroll
-            for (int j = 0; j < 4; j++)
-                a[i][j] = (j % 2 ? lower : upper).times(a[i][j]);
+            u32 a[4];
+            Q::fragment(a, codes[i / EACH], i % EACH, upper_zero, lower_zero);
+            stmatrix4(at ^ i * 32, {upper.times(a[0]), lower.times(a[1]), upper.times(a[2]), lower.times(a[3])});
         }
     }
 }
 
-// The producers: all steps of this block's units.
+// A producer's rows of x: row, row + 32, ... of a tile, 8 of the 64 k, step after step of this block's units.
+template <class C> struct ManyRows {
+    typedef ManyShape<C> P;
+    typedef typename C::T T;
+    static constexpr int GROUPS = MANY_PAIRS / 32;
+    const ExpertArgs &a;
+    const ExpertTile *tiles;
+    int row, unit, u, units, s, count, from[GROUPS]; // from: of a.x, in units of 8 elements
+    RingSlot<C::STAGES> slot;
+    DEVICE ManyRows(const ExpertArgs &args, const ExpertTile *all, int units_) : a(args)
+    {
+        tiles = all;
+        row = (threadIdx.x - 256) / 8;
+        unit = threadIdx.x % 8;
+        u = blockIdx.x;
+        units = units_;
+        s = 0;
+        slot = {0, 1};
+        open();
+    }
+    DEVICE bool done() const { return u >= units; }
+    DEVICE void copy(const ManyRing<C> &ring)
+    {
+        const u32 to = ring.data(slot.at) + P::W + row * 128 + (unit ^ (row & 7)) * 16;
+        ring.wait_empty(slot);
+#pragma unroll
+        for (int i = 0; i < GROUPS; i++)
+            if (row + 32 * i < count) // rows beyond the last pair are computed and dropped
+                copy16(to + 32 * i * 128, (const T *)a.x + (i64)(from[i] + s * 8) * 8);
+        copy_arrive(ring.full(slot.at));
+        slot.next();
+        if (++s < P::STEPS)
+            return;
+        s = 0;
+        u += gridDim.x;
+        open();
+    }
+private:
+    DEVICE void open()
+    {
+        if (done())
+            return;
+        const ExpertTile tile = tiles[u / P::UNITS];
+        count = tile.count;
+#pragma unroll
+        for (int i = 0; i < GROUPS; i++) {
+            const int pair = a.rows[tile.first + least(row + 32 * i, count - 1)];
+            from[i] = (C::SUM ? pair : pair / C::R) * (C::K / 8) + unit;
+        }
+    }
+};
+
+// The producers: all steps of this block's units. Rows of x are requested a step before the numbers of w are made.
 template <class C> DEVICE void many_produce(const ExpertArgs &a, const ManyRing<C> &ring, const ExpertTile *tiles, int units)
 {
     typedef ManyShape<C> P;
     typedef Brick<C> Q;
-    typedef typename C::T T;
-    constexpr int GROUPS = MANY_PAIRS / 32, PARTS = C::BRICK_K / 64;
-    const int row = (threadIdx.x - 256) / 8, unit = threadIdx.x % 8; // rows row, row + 32, ... of a tile, 8 of the 64 k
+    constexpr int PARTS = C::BRICK_K / 64;
     const int warp = warp_id() - 8;
     char *own = shared_memory() + C::CODES_AT + warp * C::AHEAD * Q::SLOT;
     const u32 arrived = ring.end() + warp * C::AHEAD * 8; // mbarriers of its bricks
-    RingSlot<C::STAGES> slot = {0, 1};
+    RingSlot<C::STAGES> slot = {0, 0};
     RingSlot<C::AHEAD> brick = {0, 0};
     ManyBricks<C> next(a.w, tiles, warp, units);
+    ManyRows<C> x(a, tiles, units);
 #pragma unroll 1
     for (int i = 0; i < C::AHEAD - 1 && !next.done(); i++)
         next.copy(shared_address(own) + i * Q::SLOT, arrived + i * 8);
-    for (int u = blockIdx.x; u < units; u += gridDim.x) {
-        const ExpertTile tile = tiles[u / P::UNITS];
-        int from[GROUPS]; // of a.x, in units of 8 elements
-#pragma unroll
-        for (int i = 0; i < GROUPS; i++) {
-            const int pair = a.rows[tile.first + least(row + 32 * i, tile.count - 1)];
-            from[i] = (C::SUM ? pair : pair / C::R) * (C::K / 8) + unit;
-        }
+    if (!x.done())
+        x.copy(ring);
+    for (int u = blockIdx.x; u < units; u += gridDim.x)
 #pragma unroll 1
         for (int s = 0; s < P::STEPS; s++) {
             if (s % PARTS == 0) {
@@ -136,19 +182,9 @@ template <class C> DEVICE void many_produce(const ExpertArgs &a, const ManyRing<
                     next.copy(shared_address(own) + brick.before() * Q::SLOT, arrived + brick.before() * 8);
                 mbarrier_wait(arrived + brick.at * 8, brick.parity);
             }
-            const u32 to = ring.data(slot.at) + P::W + row * 128 + (unit ^ (row & 7)) * 16;
-            const u32 w = ring.data(slot.at) + (warp * 16 + (lane_id() & 15)) * 128 + (lane_id() >> 4 ^ lane_id() & 7) * 16; // of 16 k
-            u32 numbers[4][4];
-            many_numbers<C>(numbers, own + brick.at * Q::SLOT, s % PARTS);
-            ring.wait_empty(slot);
-#pragma unroll
-            for (int i = 0; i < GROUPS; i++)
-                if (row + 32 * i < tile.count) // rows beyond the last pair are computed and dropped
-                    copy16(to + 32 * i * 128, (const T *)a.x + (i64)(from[i] + s * 8) * 8);
-            copy_arrive(ring.full(slot.at));
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                stmatrix4(w ^ i * 32, numbers[i]);
+            if (!x.done())
+                x.copy(ring);
+            many_numbers<C>(own + brick.at * Q::SLOT, s % PARTS, ring.data(slot.at) + warp * 16 * 128);
             warp_sync();
             if (lane_id() == 0)
                 mbarrier_arrive(ring.full(slot.at));
@@ -156,7 +192,6 @@ template <class C> DEVICE void many_produce(const ExpertArgs &a, const ManyRing<
             if (s % PARTS == PARTS - 1 || s + 1 == P::STEPS)
                 brick.next();
         }
-    }
 }
 
 template <class C> DEVICE void expert_q_hopper(const ExpertArgs &a)

@@ -54,7 +54,7 @@
 //@ fits    (type(w) == fp8) == FP8
 //@ fits    sizeof(x) == 2 && XN % X == 0 && N % 16 == 0 && K % 64 == 0 && M_MAX <= 512
 //@ fits    BLOCK_M <= MOST_M && CHAINS <= BRICKS && STAGES >= 3
-//@ prefer  other if M_MAX > 256 && WGMMA
+//@ prefer  other if M_MAX > 128 && WGMMA
 //@ sum, fp8_sum: scratch parts 4 * M_MAX * R * N
 //@ sum, fp8_sum: zeroed  arrived 4 * M_MAX * (N / 16)
 //@ launch  grid BLOCKS_PER_SM * SMS   block 256   smem BYTES

@@ -33,7 +33,7 @@
 //@ needs   TMA WGMMA
 //@ fits    (type(w) == fp8) == FP8
 //@ fits    OUT == T && sizeof(x) == 2 && XN % X == 0 && N % 16 == 0 && K % 64 == 0 && GROUP >= 32 && STAGES >= 3
-//@ prefer  other if M_MAX <= 256
+//@ prefer  other if M_MAX <= 128
 //@ launch  grid SMS   block 512
 //@ moves   X * M * R * (M * R + 2 * X) / (M * R * (M * R + 2 * X) + 2 * X * X) * N * K * BITS / 8
 //    Each expert that is hit has a tile that is not full: half of 32 rows on the mean.
