@@ -192,8 +192,9 @@ static FtxStatus fill_engine(FtxEngine *e, uint64_t kv_bytes, FtxError *err)
         return ftx_fail(err, FTX_EIO, "the prefix cache needs a random number: %s", strerror(errno));
     atomic_store(&e->model->pages, pages);
     e->io = e->api->io(e->session);
+    if (e->api->masks && !e->nan) /* -infinity of a mask is no finite number */
+        e->masks = e->api->masks(e->session);
     /* The host writes OUT only in clear_out (schedule.c). */
-    e->masks = e->api->masks ? e->api->masks(e->session) : NULL;
     e->out = (FtxOut *)((uintptr_t)e->api->out(e->session) + e->plan->named[FTX_NAMED_out]);
     return env_on(ENV_FTX_TRACE) && e->model->log ? tracing_begin(e, 0, err) : FTX_OK;
 }

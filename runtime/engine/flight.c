@@ -68,7 +68,7 @@ static int runs_now(FtxEngine *e)
 {
     const Flight *f = &e->flight;
 
-    if (f->masked) /* one whose second part is not enqueued */
+    if (f->masked) /* none behind a run whose second part is still to come */
         return f->issued == f->finished && (f->issued == 0 || goes_on(e));
 
     const int ahead = pace_runs(&e->pace, f->rows, e->ahead);
