@@ -514,6 +514,7 @@ static int open_all(void **state)
     add_folder(&gate, "specs");
     add_folder(&gate, "tests/models");
     add(&gate, "specs/llama-3.2-1b.lua", "limits.sequences=512", SOME, false); /* linear_batch */
+    add(&gate, "specs/fable.lua", "limits.masks=true", TEXTS, false);
     add(&gate, "specs/fable.lua", "precision.weights=int4", SOME, false);
     add(&gate, "specs/fable.lua", "precision.weights=int8", SOME, false);
     add(&gate, "specs/fable.lua", "precision.weights=fp8", SOME, false);
