@@ -300,7 +300,7 @@ static void ties(void **state)
     enum { X = 10, K = 4, M = 4 };
     const int64_t k[] = {[ROUTE_N] = X,      [ROUTE_K] = K,    [ROUTE_CHOSEN] = 1,
                          [ROUTE_GROUPS] = 1, [ROUTE_KEPT] = 1, [ROUTE_SCALE] = number_bits(1.0),
-                         [ROUTE_ROWS_S] = 1};
+                         [ROUTE_ROWS_S] = 1, [ROUTE_NEAR] = 0};
     const float nan = nanf(""), big = INFINITY;
     float x[M][X] = {{1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
                      {0, 2, 0, 2, 0, 2, 0, 2, 0, 2},
