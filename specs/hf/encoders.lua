@@ -250,6 +250,9 @@ local classes = {
       c.norm_first = true
       if not config:flag("emb_layer_norm_before", false) then c.names.embedding_norm = false end
       if config:flag("token_dropout", false) then c.embedding_scale = 1 - 0.15 * 0.8 end
+      if config.values.position_embedding_type ~= nil and config:value("position_embedding_type") == nil then
+        config:refuse("position_embedding_type", "absolute or rotary")
+      end
       if config:word("position_embedding_type", { absolute = false, rotary = true }, "absolute") then
         c.rope = hf.rope(config, head_dim, positions, nil, { theta = 10000.0 })
       else
