@@ -48,9 +48,10 @@ template <class C> struct CodedShape {
     static constexpr int PRODUCER = GROUPS * 4, THREADS = PRODUCER * 32 + 32;
     static constexpr int STEPS = ceil_div(C::K, C::STEP_K), OWN_STEPS = ceil_div(STEPS, C::CLUSTER_SIZE); // of a slice, at most
     static constexpr int X = C::BLOCK_M * C::STEP_K * 2, CODES = C::STEP_K * 2 * C::BITS;  // bytes in a slot: of x, of a tile
-    static constexpr int PART_K = C::STEP_K / C::SPLIT, ONCE = least(most(C::GROUP, 64) / 2, C::BLOCK_M == 64 ? 16 : Q::BLOCK_K); // k of a warpgroup in a step; multiplied at once
-    // Two groups, whose sums overlap, where there are registers for both. UNIT: k of them.
-    static constexpr int PAIR = C::BLOCK_M <= 16 && PART_K % (2 * most(C::GROUP, 64)) == 0 && C::K % (2 * most(C::GROUP, 64)) == 0, UNIT = (1 + PAIR) * most(C::GROUP, 64);
+    static constexpr int PART_K = C::STEP_K / C::SPLIT, WHOLE = most(C::GROUP, 64); // k of a warpgroup in a step; of whole groups
+    static constexpr int ONCE = least(WHOLE / 2, C::BLOCK_M == 64 ? 16 : Q::BLOCK_K); // k that are multiplied at once
+    // PAIR: one group's sums are added while the next group's products run, where there are registers for both. UNIT: k of a loop.
+    static constexpr int PAIR = C::BITS == 4 && C::BLOCK_M <= 32 && PART_K % (2 * WHOLE) == 0 && C::K % (2 * WHOLE) == 0, UNIT = (1 + PAIR) * WHOLE;
     static constexpr int SLICE_GROUPS = OWN_STEPS * (C::STEP_K / C::GROUP);                // groups of a slice, at most
     static constexpr int SCALES = SLICE_GROUPS * 16 * Q::SCALE, ZEROS = SLICE_GROUPS * 16 * Q::ZERO; // bytes of a tile
     static constexpr int OWN_N = C::TILE_N / C::CLUSTER_SIZE;       // columns this block finishes
@@ -126,8 +127,7 @@ template <class C> DEVICE void coded_produce(const LinearArgs &a, const CodedWor
     }
 }
 
-// total = w * x^T over this warpgroup's part of the block's K, UNIT k after UNIT k, across the ends of steps. While the last products of
-// a unit run, the first codes of the next one become numbers.
+// total = w * x^T over this warpgroup's part of the block's K.
 template <class C> DEVICE void coded_multiply(float (&total)[C::BLOCK_M / 2], const CodedWork<C> &at, const CodedRing<C> &ring, char *shared, u32 scales)
 {
     typedef CodedShape<C> P;
@@ -136,92 +136,83 @@ template <class C> DEVICE void coded_multiply(float (&total)[C::BLOCK_M / 2], co
     const int tile = at.warp / 4 % P::ROWS * 4 + at.warp % 4, part = at.warp / 4 / P::ROWS, g = lane_id() >> 2;
     const int own = tile < at.tiles ? tile : 0; // beyond the last tile the sums of another one, which nobody reads
     const char *tile_scales = shared + C::SCALES_OF_AT + own * P::SCALES, *tile_zeros = shared + C::ZEROS_OF_AT + own * P::ZEROS;
-    const u32 first = P::X + own * P::CODES + part * P::PART_K / Q::BLOCK_K * 512 + lane_id() * 16; // codes in a slot
-    const int last = at.s1 > at.s0 ? least(P::PART_K, at.length(at.s1 - 1) - part * P::PART_K) : -P::PART_K; // k of the last step, if any
     RingSlot<C::STAGES> slot = {0, 0};
-    int k0 = 0, group = part * P::PART_K / C::GROUP; // of a unit: its first k of the part's step, its first group of the slice
-    u32 codes = ring.data(0) + first;
-    u64 x = wgmma_descriptor(ring.data(0), part * P::PART_K / 64 * C::BLOCK_M, 0);
-    uint4_ v;
-    u32 w[2][P::ONCE / 16][4]; // of the products that are under way, and of the next ones
-    typename Q::Offset upper, lower;
-    const auto expand = [&](int k) { // the codes k further on than those at `codes`
-        if (k % C::GROUP == 0) {
-            upper = typename Q::Offset(tile_zeros, group + k / C::GROUP, g);
-            lower = typename Q::Offset(tile_zeros, group + k / C::GROUP, g + 8);
-        }
-        if (k % Q::BLOCK_K == 0)
-            v = shared_load16(codes + k / Q::BLOCK_K * 512);
-#pragma unroll
-        for (int j = 0; j < P::ONCE / 16; j++)
-            Q::fragment(w[k / P::ONCE % 2][j], v, k % Q::BLOCK_K / 16 + j, upper, lower);
-    };
 #pragma unroll
     for (int i = 0; i < C::BLOCK_M / 2; i++)
         total[i] = 0.0f;
     mbarrier_wait(scales, 0);
-    int units = ((at.s1 - at.s0 - 1) * P::PART_K + most(last, 0)) / P::UNIT;
-    if (units > 0) {
-        ring.wait_full(slot);
-        expand(0);
-    }
 #pragma unroll 1
-    for (; units > 0; units--) {
-        float d[1 + P::PAIR][C::BLOCK_M / 2], scale[2];
-        const auto add = [&](const float (&sums)[C::BLOCK_M / 2]) {
-#pragma unroll
-            for (int j = 0; j < C::BLOCK_M / 2; j++)
-                total[j] = fmaf(scale[j / 2 % 2], sums[j], total[j]);
-        };
-        const int read = slot.at;
-        const bool ends = k0 + P::UNIT == P::PART_K; // the step
-#pragma unroll
-        for (int k = 0; k < P::UNIT; k += P::ONCE) {
-            const int now = P::PAIR ? k / C::GROUP % 2 : 0;
-            if (k % C::GROUP == 0)
-#pragma unroll
-                for (int j = 0; j < C::BLOCK_M / 2; j++)
-                    d[now][j] = 0.0f;
-            wgmma_fence();
+    for (int s = at.s0; s < at.s1; s++) {
+        const int end = least(P::PART_K, at.length(s) - part * P::PART_K); // k of this part
+        u32 codes = ring.data(slot.at) + P::X + own * P::CODES + part * P::PART_K / Q::BLOCK_K * 512 + lane_id() * 16;
+        u64 x = wgmma_descriptor(ring.data(slot.at), part * P::PART_K / 64 * C::BLOCK_M, 0);
+        int group = ((s - at.s0) * C::STEP_K + part * P::PART_K) / C::GROUP; // of the slice
+        uint4_ v;
+        u32 w[2][P::ONCE / 16][4]; // of the products that are under way, and of the next ones
+        typename Q::Offset upper, lower;
+        const auto expand = [&](int k, u32 from, int of) { // the codes k further on than those at `from`, in group `of`
+            if (k % C::GROUP == 0) {
+                upper = typename Q::Offset(tile_zeros, of + k / C::GROUP, g);
+                lower = typename Q::Offset(tile_zeros, of + k / C::GROUP, g + 8);
+            }
+            if (k % Q::BLOCK_K == 0)
+                v = shared_load16(from + k / Q::BLOCK_K * 512);
 #pragma unroll
             for (int j = 0; j < P::ONCE / 16; j++)
-                Wgmma<C::BLOCK_M, T>::add(d[now], w[k / P::ONCE % 2][j], wgmma_descriptor_at(x, k / 64 * C::BLOCK_M, k % 64 / 16 + j));
-            wgmma_commit();
-            wgmma_wait<1>(); // the products before these have read their codes
-            if (k % C::GROUP == 0) {
-                if (P::PAIR && k > 0) {
-                    wgmma_complete(d[now ^ P::PAIR]);
-                    add(d[now ^ P::PAIR]);
+                Q::fragment(w[k / P::ONCE % 2][j], v, k % Q::BLOCK_K / 16 + j, upper, lower);
+        };
+        ring.wait_full(slot);
+        if (end > 0)
+            expand(0, codes, group);
+#pragma unroll 1
+        for (int left = end; left > 0; left -= P::UNIT) {
+            const bool more = left > P::UNIT; // else the last codes once more, for nothing
+            const u32 next_codes = more ? codes + P::UNIT / Q::BLOCK_K * 512 : codes;
+            const int next_group = more ? group + P::UNIT / C::GROUP : group;
+            float d[1 + P::PAIR][C::BLOCK_M / 2], scale[2];
+            const auto add = [&](const float (&sums)[C::BLOCK_M / 2]) {
+#pragma unroll
+                for (int j = 0; j < C::BLOCK_M / 2; j++)
+                    total[j] = fmaf(scale[j / 2 % 2], sums[j], total[j]);
+            };
+#pragma unroll
+            for (int k = 0; k < P::UNIT; k += P::ONCE) {
+                const int now = P::PAIR ? k / C::GROUP % 2 : 0;
+                if (k % C::GROUP == 0)
+#pragma unroll
+                    for (int j = 0; j < C::BLOCK_M / 2; j++)
+                        d[now][j] = 0.0f;
+                wgmma_fence();
+#pragma unroll
+                for (int j = 0; j < P::ONCE / 16; j++)
+                    Wgmma<C::BLOCK_M, T>::add(d[now], w[k / P::ONCE % 2][j], wgmma_descriptor_at(x, k / 64 * C::BLOCK_M, k % 64 / 16 + j));
+                wgmma_commit();
+                wgmma_wait<1>(); // the products before these have read their codes
+                if (k % C::GROUP == 0) {
+                    if (P::PAIR && k > 0) {
+                        wgmma_complete(d[now ^ P::PAIR]);
+                        add(d[now ^ P::PAIR]);
+                    }
+                    scale[0] = Q::scale(tile_scales, group + k / C::GROUP, g);
+                    scale[1] = Q::scale(tile_scales, group + k / C::GROUP, g + 8);
                 }
-                scale[0] = Q::scale(tile_scales, group + k / C::GROUP, g);
-                scale[1] = Q::scale(tile_scales, group + k / C::GROUP, g + 8);
-            }
-            if (k + P::ONCE < P::UNIT) {
-                expand(k + P::ONCE);
-            } else {
-                if (units > 1 && ends) {
-                    slot.next();
-                    k0 = 0;
-                    group += (P::UNIT + C::STEP_K - P::PART_K) / C::GROUP;
-                    codes = ring.data(slot.at) + first;
-                    x = wgmma_descriptor(ring.data(slot.at), part * P::PART_K / 64 * C::BLOCK_M, 0);
-                    ring.wait_full(slot);
-                } else if (units > 1) {
-                    k0 += P::UNIT;
-                    group += P::UNIT / C::GROUP;
-                    codes += P::UNIT / Q::BLOCK_K * 512;
-                    x = wgmma_descriptor_at(x, P::UNIT / 64 * C::BLOCK_M, 0);
+                if (k + P::ONCE < P::UNIT)
+                    expand(k + P::ONCE, codes, group);
+                else
+                    expand(0, next_codes, next_group);
+                if ((k + P::ONCE) % (P::PAIR ? P::UNIT : C::GROUP) == 0) {
+                    wgmma_wait<0>();
+                    add(d[now]);
                 }
-                expand(0); // after the last unit once more, for nothing
-                ring.wait_full(slot); // again: else the compiler puts the next wait before what makes the numbers
             }
-            if ((k + P::ONCE) % (P::PAIR ? P::UNIT : C::GROUP) == 0) {
-                wgmma_wait<0>();
-                add(d[now]);
-            }
+            codes = next_codes;
+            group = next_group;
+            x = wgmma_descriptor_at(x, P::UNIT / 64 * C::BLOCK_M, 0);
         }
-        if (ends && lane_id() == 0)
-            mbarrier_arrive(ring.empty(read));
+        warp_sync();
+        if (lane_id() == 0)
+            mbarrier_arrive(ring.empty(slot.at));
+        slot.next();
     }
 }
 

@@ -349,10 +349,10 @@ void quantised_hopper(void **state)
          {{"TILE_N", 96}, {"CLUSTER_SIZE", 2}, {"SPLIT", 2}}},
         {{DT_FP16, "int8", 32, PACKED_FP16, 200, 704, 0, 0, "add", 16, NULL, "linear_q_hopper"},
          {{"TILE_N", 128}, {"CLUSTER_SIZE", 4}, {"SPLIT", 2}}},
-        /* up to 16 rows: two groups have sums at once */
+        /* int4, up to 32 rows: two groups have sums at once */
         {{DT_BF16, "int4", 128, PACKED_FP16, 300, 2048, 0, 1, "glu", 12, NULL, "linear_q_hopper"},
          {{"TILE_N", 256}, {"CLUSTER_SIZE", 1}, {"SPLIT", 1}}},
-        {{DT_FP16, "int8", 64, PACKED_FP16_ZEROS, 104, 1280, 0, 0, "add", 10, NULL, "linear_q_hopper"}, {{0}}},
+        {{DT_FP16, "int4", 64, PACKED_FP16_ZEROS, 104, 1280, 0, 0, "add", 21, NULL, "linear_q_hopper"}, {{0}}},
     };
     Suite *s = open_suite("quantised_hopper");
 
