@@ -11,7 +11,9 @@
 // are high, 64 rows for each of 2 to 4 warpgroups, and as wide as the registers allow.
 //
 // A block has WARPGROUPS warpgroups that multiply, one producer warp, and a ring of STAGES slots in shared memory, each
-// [x 64 * WARPGROUPS x 64 k | w TILE_N x 64 k]:
+// [x 64 * WARPGROUPS x 64 k | w TILE_N x 64 k].
+// GIVE: three idle warps stand beside the producer's, since only a whole warpgroup can give its registers to the others. They
+// cost 0.3 to 0.5 us a launch.
 //
 //   full[slot]   mbarrier: x and w are in the slot                        producer -> warpgroups
 //   empty[slot]  mbarrier: all warps of the warpgroups have read it       warpgroups -> producer
@@ -31,6 +33,7 @@
 #include "device/cluster.cuh"
 #include "device/mbarrier.cuh"
 #include "device/pdl.cuh"
+#include "device/registers.cuh"
 #include "device/shared.cuh"
 #include "device/tensor.cuh"
 #include "device/warp.cuh"
@@ -41,6 +44,9 @@
 
 template <class C> struct BatchShape {
     static constexpr int PRODUCER = 4 * C::WARPGROUPS, WORKERS = 128 * C::WARPGROUPS; // its warp; threads that multiply
+    static constexpr int REGISTERS = C::WARPGROUPS == 2 ? 240 : C::WARPGROUPS == 3 ? 160 : 112; // GIVE: of a thread that multiplies
+    // Columns of a product. With more than two warpgroups ptxas has no registers for one of 224.
+    static constexpr int PRODUCT_N = C::WARPGROUPS > 2 && C::TILE_N == 224 ? 112 : C::TILE_N;
     static constexpr int BLOCK = 64 * 128, X = C::WARPGROUPS * BLOCK; // bytes of a block of rows in a slot, of all
     static constexpr int STEPS = ceil_div(C::K, 64);
     static constexpr int OWN_N = C::TILE_N / C::SPLIT_K;     // columns that this block finishes
@@ -139,7 +145,9 @@ DEVICE void batch_multiply(float (&d)[C::TILE_N / 2], const BatchWork<C> &work, 
             wgmma_fence();
 #pragma unroll
             for (int k = 0; k < 4; k++)
-                Wgmma<C::TILE_N, typename C::T>::add(d, wgmma_descriptor_at(x, 0, k), wgmma_descriptor_at(w, 0, k));
+#pragma unroll
+                for (int n = 0; n < C::TILE_N; n += P::PRODUCT_N)
+                    Wgmma<P::PRODUCT_N, typename C::T>::add(d + n / 2, wgmma_descriptor_at(x, 0, k), wgmma_descriptor_at(w, n, k));
             wgmma_commit();
             wgmma_wait<1>();
         } else {
@@ -385,14 +393,19 @@ template <class C, class A> DEVICE void linear_batch(const A &a)
     }
     block_sync();
     if (work.warp < P::PRODUCER) {
+        if constexpr (C::GIVE)
+            registers_take<P::REGISTERS>();
         batch_work<C>(a, work, shared, ring);
         return;
     }
-    batch_produce<C>(a, work, ring);
+    if constexpr (C::GIVE)
+        registers_give<24>();
+    if (work.warp == P::PRODUCER)
+        batch_produce<C>(a, work, ring);
     if constexpr (C::SEGMENTS)
-        if (blockIdx.x == 0 && lane_id() == 0)
+        if (blockIdx.x == 0 && threadIdx.x == P::WORKERS)
             a.segments->count = P::ACROSS;
-    if (C::SPLIT_K > 1) { // the producer's part in batch_work's barrier
+    if (C::SPLIT_K > 1) { // this warpgroup's part in batch_work's barrier
         cluster_arrive();
         cluster_wait();
     }

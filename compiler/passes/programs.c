@@ -4,7 +4,7 @@
 
 #include "lower.h"
 
-enum { MAX_STEP_BUCKET = 512, LARGE = 4096 };
+enum { MAX_STEP_BUCKET = 512 };
 
 /* The forms of quantised weights, as bits. */
 static uint32_t packed_forms(const Catalog *c)
@@ -101,9 +101,8 @@ static int64_t largest_bucket(const Lower *l, FtxProgramKind kind)
     return !l->fixed && (has_op(l->g, OP_QUANTISE) || has_op(l->g, OP_ROUTE)) ? 64 : MAX_STEP_BUCKET;
 }
 
-/* Whether there are programs of 192 rows, for tiles of 192: with matrices of at least 4,096 x 4,096 they take 5 to 10 % less time
- * than those of 256, with smaller ones more. */
-static bool has_192(const Lower *l)
+/* Whether all linear layers that linear_batch computes have at least `least` x `least` elements. */
+static bool has_large_layers(const Lower *l, int64_t least)
 {
     bool large = !l->fixed && largest_bucket(l, FTX_PROG_STEP) == MAX_STEP_BUCKET;
 
@@ -113,10 +112,19 @@ static bool has_192(const Lower *l)
         if (x->op == OP_LINEAR) {
             const Shape *w = &ir_value(l->g, x->args[1])->shape;
 
-            large = w->dim[0].n >= LARGE && w->dim[1].n >= LARGE;
+            large = w->dim[0].n >= least && w->dim[1].n >= least;
         }
     }
     return large;
+}
+
+/* Adds the program between those of `bucket` rows and of twice as many, for tiles of 192 rows, where it takes less time than the
+ * larger one: 192 rows with matrices of at least 4,096 x 4,096 elements, with smaller ones it takes more; 384 with those of 2,048 x
+ * 2,048, the smallest that were measured. Measured: docs/decisions/029-65-to-512-rows.md. */
+static void add_between(Lower *l, FtxProgramKind kind, int64_t bucket)
+{
+    if ((bucket == 128 && has_large_layers(l, 4096)) || (bucket == 256 && has_large_layers(l, 2048)))
+        add_program(l, kind, bucket * 3 / 2)->optional = true;
 }
 
 /* The programs of one kind: small ones of a fixed size (buckets), and one for any larger T. */
@@ -129,8 +137,8 @@ static void add_ladder(Lower *l, FtxProgramKind kind)
         add_program(l, kind, 64);
     for (int64_t bucket = 128; bucket <= largest_bucket(l, kind) && bucket <= tokens; bucket *= 2) {
         add_program(l, kind, bucket)->optional = true;
-        if (bucket == 128 && tokens >= 192 && kind == FTX_PROG_STEP && has_192(l))
-            add_program(l, kind, 192)->optional = true;
+        if (kind == FTX_PROG_STEP && tokens >= bucket * 3 / 2)
+            add_between(l, kind, bucket);
     }
     if (tokens > 64)
         add_program(l, kind, 0);
@@ -167,8 +175,7 @@ void lower_add_programs(Lower *l)
         add_program(l, FTX_PROG_DECODE, bucket);
         if (bucket >= m->sequences)
             return;
-        if (bucket == 128 && has_192(l))
-            add_program(l, FTX_PROG_DECODE, 192)->optional = true;
+        add_between(l, FTX_PROG_DECODE, bucket);
     }
     add_program(l, FTX_PROG_DECODE, 0);
 }

@@ -18,21 +18,23 @@ static const char *sizes(const Plan *plan, FtxProgramKind kind, Arena *keep)
     return text;
 }
 
-/* Steps of 65 to 512 tokens have programs of their own where linear_batch computes all layers, and 192 rows where these are
- * large; up to 256 where experts have codes. */
+/* Steps of 65 to 512 tokens have programs of their own where linear_batch computes all layers, and 192 and 384 rows where these
+ * are large; up to 256 where experts have codes. */
 static void many_rows(void **state)
 {
     static const struct {
         const char *spec, *target, *override, *steps, *decode;
     } rows[] = {
-        {"llama-3.2-1b", "sm_90a", "limits.sequences=200", "16 64 128 256 512 0", "1 2 4 8 16 32 64 128 256"},
+        {"llama-3.2-1b", "sm_90a", "limits.sequences=200", "16 64 128 256 384 512 0", "1 2 4 8 16 32 64 128 256"},
         {"llama-3.2-1b", "sm_90a", "limits.tokens=255", "16 64 128 0", "1 2 4 8 16 32 64"},
+        {"llama-3.2-1b", "sm_90a", "limits.tokens=383", "16 64 128 256 0", "1 2 4 8 16 32 64"},
         {"llama-3.2-1b", "sm_90a", "precision.weights=int4", "16 64 0", "1 2 4 8 16 32 64"},
         {"llama-3.2-1b", "sm_90a", "precision.weights=fp32", "16 64 0", "1 2 4 8 16 32 64"},
         {"llama-3.2-1b", "sm_80", "limits.sequences=200", "16 64 0", "1 2 4 8 16 32 64 128 256"},
-        {"llama-3.1-8b", "h200", "limits.sequences=512", "16 64 128 192 256 512 0", "1 2 4 8 16 32 64 128 192 256 512"},
+        {"llama-3.1-8b", "h200", "limits.sequences=512", "16 64 128 192 256 384 512 0",
+         "1 2 4 8 16 32 64 128 192 256 384 512"},
         {"llama-3.1-8b", "h200", "limits.tokens=191", "16 64 128 0", "1 2 4 8 16 32 64"},
-        {"llama-3.1-8b", "h200", "limits.sequences=128", "16 64 128 192 256 512 0", "1 2 4 8 16 32 64 128"},
+        {"llama-3.1-8b", "h200", "limits.sequences=128", "16 64 128 192 256 384 512 0", "1 2 4 8 16 32 64 128"},
         {"llama-3.1-8b", "h200", "precision.sums=fixed", "16 64 128 256 512 0", "1 2 4 8 16 32 64"},
         {"llama-3.1-8b", "h200", "precision.weights=int4", "16 64 0", "1 2 4 8 16 32 64"},
         {"qwen3-30b-a3b", "sm_90a", "limits.sequences=64", "16 64 0", "1 2 4 8 16 32 64"},

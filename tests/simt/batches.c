@@ -84,6 +84,9 @@ void batches(void **state)
         {DT_FP16, 328, 136, 1, "", 100, 192, 160, 1, 3},
         {DT_BF16, 136, 200, 0, "act", 300, 384, 64, 1, 3},
         {DT_BF16, 224, 200, 1, "append", 150, 192, 96, 2, 3},
+        {DT_FP16, 456, 136, 0, "glu", 300, 384, 224, 1, 3}, /* two products of 112 columns */
+        {DT_BF16, 136, 392, 1, "add", 257, 384, 128, 2, 3},
+        {DT_BF16, 224, 136, 0, "append", 330, 384, 96, 1, 3},
         /* tiles of four blocks of rows, some with fewer; of unlike height; slices of K */
         {DT_BF16, 200, 136, 1, "add", 190, 256, 48, 1, 4},
         {DT_FP16, 264, 136, 0, "glu", 300, 512, 64, 1, 4},
