@@ -27,6 +27,8 @@ static FtxStatus submit(FtxEngine *e, const FtxModelInfo *info, const Generation
                                            .repetition_penalty = 1.0f,
                                            .seed = (uint64_t)i + 1,
                                            .ignore_eos = true,
+                                           .forced_bos = -1,
+                                           .forced_eos = -1,
                                            .beams = g->beams,
                                            .length_penalty = 1.0f},
                              NULL, err);
