@@ -157,7 +157,7 @@ private:
 };
 
 // The producers: all steps of this block's units. Rows of x are requested a step before the numbers of w are made.
-template <class C> DEVICE void many_produce(const ExpertArgs &a, const ManyRing<C> &ring, const ExpertTile *tiles, int units)
+template <class C> DEVICE void many_produce_codes(const ExpertArgs &a, const ManyRing<C> &ring, const ExpertTile *tiles, int units)
 {
     typedef ManyShape<C> P;
     typedef Brick<C> Q;
@@ -201,5 +201,5 @@ template <class C> DEVICE void expert_q_hopper(const ExpertArgs &a)
         for (int i = 0; i < 8 * C::AHEAD; i++)
             mbarrier_init(arrived + i * 8, 32);
     // a slot is full when the copies of 256 threads and the numbers of 8 warps are there
-    many_experts<C, 264, 56, 200>(a, [&](const ManyRing<C> &ring, const ExpertTile *tiles, int units) { many_produce<C>(a, ring, tiles, units); });
+    many_experts<C, 264, 56, 200>(a, [&](const ManyRing<C> &ring, const ExpertTile *tiles, int units) { many_produce_codes<C>(a, ring, tiles, units); });
 }

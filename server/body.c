@@ -26,6 +26,20 @@ bool fault(Fault *f, const char *param, const char *format, ...)
     return false;
 }
 
+bool fault_of_end(Fault *f, FtxFinish finish)
+{
+    if (finish == FTX_FINISH_DEADLINE) {
+        fault(f, "deadline", "The request could not begin before its deadline");
+        f->status = 503;
+        f->code = "deadline_exceeded";
+    } else if (finish == FTX_FINISH_NAN) {
+        fault(f, "", "The model's numbers for this request are not finite");
+        f->status = 500;
+        f->code = "not_finite";
+    }
+    return finish == FTX_FINISH_DEADLINE || finish == FTX_FINISH_NAN;
+}
+
 /* Brackets that are open at once, at most; those in strings do not count. */
 static size_t depth_of(const char *p, size_t n)
 {

@@ -22,6 +22,10 @@ typedef struct Fault {
 /* Fills *f; returns false. status 400, no code. */
 bool fault(Fault *f, const char *param, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* Whether a request has ended so that its client gets an error, too late or by logits that are not finite: fills *f. Clients of
+ * OpenAI's interface would send it again, so the answer should have `x-should-retry: false`. */
+bool fault_of_end(Fault *f, FtxFinish finish);
+
 /* An object of at most MOST_DEPTH levels, for json_decref; NULL: refused. */
 json_t *body_parse(const char *text, size_t bytes, Fault *f);
 

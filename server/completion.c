@@ -137,29 +137,11 @@ static void fail_all(Completion *c, const Fault *f)
     c->answered = true;
 }
 
-/* Clients of OpenAI's interface would send it again: x-should-retry tells them not to. */
-static void refuse_late(Completion *c)
+static void refuse(Completion *c, const Fault *f)
 {
-    Fault f = {0};
-
-    fault(&f, "deadline", "The request could not begin before its deadline");
-    f.status = 503;
-    f.code = "deadline_exceeded";
     if (!c->answered)
         exchange_header(c->x, "x-should-retry: false");
-    fail_all(c, &f);
-}
-
-static void refuse_nan(Completion *c)
-{
-    Fault f = {0};
-
-    fault(&f, "", "The model's logits for this request are not finite numbers");
-    f.status = 500;
-    f.code = "not_finite";
-    if (!c->answered)
-        exchange_header(c->x, "x-should-retry: false");
-    fail_all(c, &f);
+    fail_all(c, f);
 }
 
 /* Log-probabilities of the prompt. */
@@ -179,6 +161,7 @@ static void take_event(Job *j, const FtxEvent *e, const FtxHypothesis *best)
     const int index = p->number * c->n + e->sample - j->request.sample;
     Choice *choice = &c->choices[index];
     const size_t first = choice->n_ids;
+    Fault f = {0};
 
     if (j->new_tokens && e->prompt_tokens && !p->n_ids) { /* a translator's source: known now */
         p->n_ids = e->prompt_tokens;
@@ -200,12 +183,8 @@ static void take_event(Job *j, const FtxEvent *e, const FtxHypothesis *best)
     choice->done = e->finish != FTX_RUNNING;
     if (choice->matcher && choice->n_ids > first && !choice->done)
         matcher_follow(choice->matcher, e->token, choice->n_ids);
-    if (e->finish == FTX_FINISH_DEADLINE) {
-        refuse_late(c);
-        return;
-    }
-    if (e->finish == FTX_FINISH_NAN) {
-        refuse_nan(c);
+    if (fault_of_end(&f, e->finish)) {
+        refuse(c, &f);
         return;
     }
     if (e->finish == FTX_FINISH_CANCEL) {

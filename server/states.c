@@ -101,17 +101,7 @@ static void take_event(Job *j, const FtxEvent *e, const FtxHypothesis *best)
     (void)best;
     if (e->finish == FTX_FINISH_CANCEL || e->finish == FTX_FINISH_ERROR || v->answered)
         return;
-    if (e->finish == FTX_FINISH_NAN) {
-        fault(&f, "", "The model's states for this request are not finite numbers");
-        f.status = 500;
-        f.code = "not_finite";
-        fail_all(v, &f);
-        return;
-    }
-    if (e->finish == FTX_FINISH_DEADLINE) {
-        fault(&f, "deadline", "The request could not begin before its deadline");
-        f.status = 503;
-        f.code = "deadline_exceeded";
+    if (fault_of_end(&f, e->finish)) {
         exchange_header(v->x, "x-should-retry: false");
         fail_all(v, &f);
         return;

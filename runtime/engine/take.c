@@ -147,7 +147,7 @@ static FtxStatus land_row(FtxEngine *e, const Flight *f, int i, FtxError *err)
     return r->wants_logits && length == r->prompt ? keep_logits(e, r, i, err) : FTX_OK;
 }
 
-/* The rows whose tokens the host chooses. Their requests' lengths are without the new token. */
+/* The host chooses the token of row i. */
 static bool is_drawn(const FtxEngine *e, const Flight *f, int i)
 {
     const Row *w = &f->row[i];
@@ -155,6 +155,7 @@ static bool is_drawn(const FtxEngine *e, const Flight *f, int i)
     return w->request && w->emit && !w->lane && w->request->on_host && e->landed[i].token != NOT_FINITE;
 }
 
+/* The rows whose tokens the host chooses. Their requests' lengths are without the new token. */
 static FtxStatus draw_flight(FtxEngine *e, const Flight *f, FtxError *err)
 {
     int n = 0;

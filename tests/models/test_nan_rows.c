@@ -1,6 +1,7 @@
 /* test_nan_rows.c - a model in which the key of one token is infinite: requests with that token end, all others have the tokens
  * that they have alone, also where they get the KV pages of those that ended. */
 #include "golden.h"
+#include "tests/skip.h"
 #include "tests/temp.h"
 
 enum { UNSOUND = 311, VOCAB = 320, HIDDEN = 96, COLUMN = 40, KEYS = 96, REQUESTS = 24, NEW = 12, MOST = 40 };
@@ -169,7 +170,7 @@ static void test_two_ranks(void **state)
 {
     (void)state;
     if (golden_on_cuda())
-        skip();
+        SKIP("two ranks need two GPUs");
     run_spoiled("-D precision.sums=fixed -D parallel=2", "nan-2");
 }
 

@@ -63,9 +63,11 @@ enum { SUITE_TURNS = SIMT_SANITIZED ? 6 : 1 };
 
 static inline Suite *open_suite(const char *name)
 {
+    const char *build = getenv("FTX_BUILD");
     char dir[600];
 
-    snprintf(dir, sizeof dir, "%s/simt-%s%s", getenv("FTX_BUILD"), name, wide ? "-long" : "");
+    assert_non_null(build); /* a folder "(null)" would stand in the tree */
+    snprintf(dir, sizeof dir, "%s/simt-%s%s", build, name, wide ? "-long" : "");
     return suite_open(dir, SUITE_TURNS);
 }
 

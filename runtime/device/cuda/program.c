@@ -11,8 +11,8 @@
  * only when the previous run has ended, or the second kernel does (compiler/passes/edges.c). So what a kernel reads
  * ahead of its wait comes from the finished run.
  *
- * Where rows have masks, a run is enqueued in two parts, cut in front of `mask`, with graphs of their own. A program that
- * is watched or recorded is enqueued as a whole by the second call. */
+ * A run with masked rows is enqueued in two parts: the launches before the kernel `mask`, and the others; each part of a
+ * program of fixed size has a CUDA graph. While launches are timed or traced, cuda_program_finish enqueues both. */
 #include "device_cuda.h"
 
 #ifdef FTX_HAVE_CUDA
@@ -422,11 +422,12 @@ static FtxStatus enqueue_half(Session *s, uint32_t program, bool head, int T, in
 {
     const FtxProgram *p = &s->device->plan->programs[program];
     const CUgraphExec graph = head ? s->head[program] : s->tail[program];
-    const uint32_t cut = before_mask(s->device, p);
+    uint32_t cut;
 
     if (graph)
         return cuda_check(s->device->cu, s->device->cu->cuGraphLaunch(graph, s->stream), err,
                           "launching a part of a program");
+    cut = before_mask(s->device, p);
     return launch_part(s, p, head ? (Part){0, cut, 1} : (Part){cut, p->n_launches, 1}, T, S, err);
 }
 
