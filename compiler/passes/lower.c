@@ -88,6 +88,8 @@ void lower_open(Lower *l, const Graph *g, const Catalog *c, Target t, const Prec
                  .plan = plan,
                  .keep = g->keep,
                  .scratch = g->scratch};
+    uint32_t n;
+
     l->compute = precision_compute(p, t);
     l->kv = p->kv ? p->kv : l->compute;
     l->cross_kv = dtype_is_code(l->kv) ? l->compute : l->kv;
@@ -98,11 +100,12 @@ void lower_open(Lower *l, const Graph *g, const Catalog *c, Target t, const Prec
     memcpy(l->g->values.at, g->values.at, sizeof *g->values.at * g->values.n);
     precision_apply(l->g, p, l->compute);
     l->layer = find_layers(l->g, l->keep);
-    l->encoder = arena_array(l->keep, bool, g->values.n);
-    memcpy(l->encoder, ir_encoder_side(g), sizeof *l->encoder * g->values.n);
-    l->after = arena_array(l->keep, bool, g->values.n);
-    memcpy(l->after, ir_after_entry(g), sizeof *l->after * g->values.n);
-    l->weight_forms = arena_array(l->keep, WeightForm, g->values.n);
+    n = l->g->values.n; /* precision_apply may have added one */
+    l->encoder = arena_array(l->keep, bool, n);
+    memcpy(l->encoder, ir_encoder_side(l->g), sizeof *l->encoder * n);
+    l->after = arena_array(l->keep, bool, n);
+    memcpy(l->after, ir_after_entry(l->g), sizeof *l->after * n);
+    l->weight_forms = arena_array(l->keep, WeightForm, n);
     sums_open(l);
     lower_add_programs(l);
     *plan = (Plan){.target = t};

@@ -4,7 +4,8 @@
  *   vectors, tables fp32                they are small, and gains near 1 keep all their digits
  *   activations     the compute type    kernels sum in fp32 whatever the type
  *   logits, pooled, states  fp32                and the values between the last product and them; a router's logits, too
- *   hidden          fp32                the hidden states that an encoder returns
+ *   hidden          fp32                the hidden states that an encoder returns; where linear layers read them, too, these read
+ *                                       the same values in the compute type
  *   quantised       int8, int4, fp8     of weights that are stored as codes (quantise.c)
  *
  * The compute type depends on the target: fp32 on the CPU (where bf16 rounds rows as linears read them, linear.c), on CUDA
@@ -30,6 +31,24 @@ static void make_fp32(Graph *g, Id id)
             op != OP_ALL_REDUCE && op != OP_ALL_GATHER && op != OP_GATHER_LOGITS)
             break;
     }
+}
+
+/* Hidden states that a linear layer reads are computed once more: as fp32 no kernel takes them beside weights of 16 bits. */
+static void make_hidden_fp32(Graph *g)
+{
+    const Id read = g->output;
+    bool by_linear = false;
+
+    for (Id id = read + 1; id < g->values.n; id++)
+        by_linear = by_linear || (ir_value(g, id)->op == OP_LINEAR && ir_value(g, id)->args[0] == read);
+    if (by_linear && ir_value(g, read)->type != DT_FP32) {
+        const Value v = *ir_value(g, read);
+
+        g->output = ir_value_add(g, v.op, v.args, v.shape, v.type, v.loc);
+        ir_value(g, g->output)->attrs = v.attrs;
+        ir_value(g, g->output)->n_attrs = v.n_attrs;
+    }
+    ir_value(g, g->output)->type = DT_FP32;
 }
 
 void precision_apply(Graph *g, const Precision *p, DType compute)
@@ -59,7 +78,7 @@ void precision_apply(Graph *g, const Precision *p, DType compute)
     make_fp32(g, g->pooled);
     make_fp32(g, g->states);
     if (g->kind == FTX_MODEL_ENCODER)
-        ir_value(g, g->output)->type = DT_FP32;
+        make_hidden_fp32(g);
 }
 
 bool pass_precision(Graph *g, const Precision *p, Diag *d)
