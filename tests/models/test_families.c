@@ -1,7 +1,7 @@
 /* test_families.c - small random models of the classes in specs/hf/decoders.lua, encoders.lua and seq2seqs.lua against
  * Hugging Face transformers: logits and vectors within 1e-4 of the largest, greedy tokens and beams equal. So are those of
  * specs that were written with docs/specs.md alone (written/). Every field of their config.json counts: with another value
- * the graph is another one, or the field is refused.
+ * the graph is another one, or the field is refused. On GPUs every op of every class has a kernel, in 16 bits, too.
  * `test_families short gemma` runs those whose names begin so. */
 #include <dirent.h>
 #include <math.h>
@@ -11,6 +11,7 @@
 #include "families/twin.h"
 #include "runtime/base/arena.h"
 #include "tests/temp.h"
+#include "tests/turn.h"
 
 enum { MAX_CASES = 512, MAX_PROMPT = 32, MORE = 12, MAX_VALUES = 4096, COPIES = 3 };
 
@@ -64,6 +65,44 @@ static int drop_cases(void **state)
     for (size_t i = 0; i < n_cases; i++)
         json_decref(cases[i].golden);
     return 0;
+}
+
+/* --- kernels ------------------------------------------------------------------------------------------- */
+
+/* Checkouts are planned for two GPUs, a quarter of them in each turn. Nothing is compiled or run. */
+static void planned(void **state)
+{
+    static const char *const targets[] = {"sm_80", "sm_90a"};
+    static const Override overrides[] = {{"precision.weights=bf16"}, {"weights="}};
+    Arena *keep = arena_open();
+    Catalog catalog;
+    Diag d = {0};
+
+    (void)state;
+    if (!catalog_open(keep, &catalog, &d))
+        fail_msg("%s", d.text);
+    for (size_t i = 0; i < n_cases; i++) {
+        Arena *own = arena_open();
+        Packing packing = {0};
+        Spec spec = {0};
+        Target t;
+        Plan plan;
+
+        if (!*only && !in_turn(i, 4))
+            continue;
+        write_checkout(&cases[i]);
+        if (!spec_read(cases[i].folder, overrides, 2, own, &spec, &d) ||
+            !passes_run_graph(spec.graph, &spec.precision, &(Dump){0}, &d))
+            fail_msg("%s: %s", cases[i].name, d.text);
+        for (size_t k = 0; k < sizeof targets / sizeof *targets; k++) {
+            assert_true(target_parse(targets[k], &t, &d));
+            if (!passes_run_target(spec.graph, &catalog, t, &spec.precision, &packing, &plan, NULL, &d))
+                fail_msg("%s, %s: %s", cases[i].name, targets[k], d.text);
+        }
+        ir_graph_close(spec.graph);
+        arena_close(own);
+    }
+    arena_close(keep);
 }
 
 /* --- logits and tokens --------------------------------------------------------------------------------- */
@@ -696,10 +735,11 @@ static void other_fields(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(results),         cmocka_unit_test(heads_left_out), cmocka_unit_test(states_of_decoders),
-        cmocka_unit_test(states_of_heads), cmocka_unit_test(sharded),        cmocka_unit_test(plain_forms),
-        cmocka_unit_test(written),         cmocka_unit_test(fields),         cmocka_unit_test(other_fields)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(planned),         cmocka_unit_test(results),
+                                       cmocka_unit_test(heads_left_out),  cmocka_unit_test(states_of_decoders),
+                                       cmocka_unit_test(states_of_heads), cmocka_unit_test(sharded),
+                                       cmocka_unit_test(plain_forms),     cmocka_unit_test(written),
+                                       cmocka_unit_test(fields),          cmocka_unit_test(other_fields)};
 
     if (argc > 2)
         only = argv[2];
