@@ -16,7 +16,7 @@ own = compile_model("own", "-D", "states=true", *(word for option in ("min_new=5
     "n_best=2", "temperature=0.5") for word in ("-D", "decode." + option)))
 models = {"fable": fable, "plain": plain, "own": own, "tiny": compile_model("tiny", "-D", "states=true", spec=tiny),
           "last": compile_model("last", "-D", "pooling=last", spec=tiny), "mean": compile_model("mean", "-D", "pooling=mean", spec=tiny)}
-server = Server(*models.values(), *(word for name in models for word in ("--name", name)))
+server = Server(*models.values(), *(word for name in models for word in ("--name", name)), "--queue", "200") # 90 texts at once below
 
 
 def vectors(input, model="fable", **fields):
