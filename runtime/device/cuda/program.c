@@ -421,7 +421,7 @@ FtxStatus cuda_program_run(Session *s, uint32_t program, int T, int S, int times
 static FtxStatus enqueue_half(Session *s, uint32_t program, bool head, int T, int S, FtxError *err)
 {
     const FtxProgram *p = &s->device->plan->programs[program];
-    const CUgraphExec graph = head ? s->head[program] : s->tail[program];
+    CUgraphExec graph = head ? s->head[program] : s->tail[program];
     uint32_t cut;
 
     if (graph)
