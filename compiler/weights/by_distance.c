@@ -27,7 +27,7 @@ static int64_t row_of(int64_t away, int64_t buckets, int64_t max_distance)
 static void multiply(const float *w, const float *r, const float *b, int64_t E, int64_t K, float *out)
 {
     for (int64_t e = 0; e < E; e++) {
-        double sum = b ? (double)b[e] : 0.0;
+        double sum = (double)b[e];
 
         for (int64_t k = 0; k < K; k++)
             sum += (double)w[e * K + k] * (double)r[k];
@@ -42,12 +42,15 @@ void distance_heads_rows(const Source *s, const Value *v, int64_t from, int64_t 
     float *r = rows_floats((B + E) * K + E), *w = r + B * K, *b = w + E * K;
     int64_t head = -1, last = -1;
 
+    for (int64_t e = 0; e < E; e++)
+        b[e] = 0.0F;
     rows_read(s, v->args[1], 0, B, r, fault);
     for (int64_t i = from; !fault->found && i < from + count; i++, out += E) {
         const int64_t at = row_of(reach - i % P, ir_int(v, "buckets"), ir_int(v, "max_distance"));
 
         if (i / P != head) {
             head = i / P;
+            last = -1;
             rows_read(s, v->args[0], head * E, E, w, fault);
             if (v->args[2])
                 rows_read(s, v->args[2], head * E, E, b, fault);
@@ -56,7 +59,7 @@ void distance_heads_rows(const Source *s, const Value *v, int64_t from, int64_t 
             for (int64_t e = 0; e < E; e++)
                 out[e] = out[e - E];
         else
-            multiply(w, r + at * K, v->args[2] ? b : NULL, E, K, out);
+            multiply(w, r + at * K, b, E, K, out);
         last = at;
     }
     free(r);

@@ -40,7 +40,7 @@ static inline int64_t row_elements(const Value *v)
 void rows_note(Fault *f, const Tensor *t, uint64_t index, float value);
 /* Whether all n elements of a floating-point type are finite. */
 bool rows_finite(const unsigned char *p, uint64_t n, DType type);
-/* Memory for n elements, which the caller frees. */
+/* Memory for n elements, which the caller frees; out of memory ends the program. */
 float *rows_floats(int64_t n);
 
 /* Rows [from, from + count) of a value. */
