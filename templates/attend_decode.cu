@@ -20,7 +20,7 @@
 //    a warp's tile. LINE, PITCH: bytes of a key in shared memory, without and with its padding. PARTIAL: floats of a partial
 //    result: sums [SET][HEAD_DIM], maxima [SET], sums of weights [SET].
 //    More than 64 rows: all SMs have work, and fewer chunks have to be added. Measured on sm_90.
-//@ tune    CHUNK: 256 128 512
+//@ tune    CHUNK: 256 64 96 128 192 352 512
 //@ prefer  CHUNK=512 if DECODE && BUCKET > 64 && !FIXED && ARCH == 90
 //@ prefer  CHUNK=256
 //@ consts  MAX_CHUNKS: min(64, ceil_div(CONTEXT + 16, CHUNK))
@@ -31,16 +31,18 @@
 //@ consts  LINE: round_up(HEAD_DIM, 16) * sizeof(KV)  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16  SLOT_BYTES: 2 * TILE * PITCH  MERGE_PITCH: round_up(HEAD_DIM, 16) + 4
 //    SPREAD: a block takes one (row, head set), as soon as an SM has room for it (attend_decode.cuh).
 //@ tune    SPREAD: 0 1
-//@ plain:  prefer SPREAD=1 if DECODE && BUCKET > 64 && !FIXED && ARCH == 90 && MATRIX
+//@ plain:  prefer SPREAD=1 if DECODE && BUCKET > (HEAD_DIM <= 64 && SET <= 8 ? 32 : 64) && !FIXED && ARCH == 90 && MATRIX
 //@ prefer  SPREAD=0
 //    BLOCKS per SM. Before sm_90, a head_dim that is no multiple of 16 needs more registers than two blocks leave.
 //@ plain:  tune WARPS: 8 4 2 1
 //@ beams:  tune WARPS: 4 2
-//@ tune    STAGES: 2 3 4  BLOCKS: 1 2 3 4 16
+//@ tune    STAGES: 2 3 4  BLOCKS: 1 2 3 4 6 8 16
 //@ order   CHUNK WARPS
 //    Chunks of CHUNK positions by WARPS warps: 2564 is 256 by 4.
 //@ sums    attend_paged = chunks CHUNK * 10 + WARPS
-//    A block of one warp has no sums of other warps to add: with 128 positions that takes as long as reading them.
+//    A block of one warp has no sums of other warps to add: with 128 positions that takes as long as reading them. From 33 to 128
+//    rows two warps are the faster (docs/decisions/021-split-kv-attention.md).
+//@ plain:  prefer WARPS=2 BLOCKS=8 if DECODE && BUCKET > 32 && BUCKET <= 128 && !FIXED && ARCH == 90 && MATRIX && HEAD_DIM <= 64 && SET <= 8
 //@ plain:  prefer WARPS=1 BLOCKS=16 if DECODE && BUCKET > 64 && !FIXED && ARCH == 90 && MATRIX && HEAD_DIM <= 64 && SET <= 8
 //@ prefer  STAGES=2
 //@ plain:  prefer BLOCKS=1 if ARCH < 90 && HEAD_DIM % 16
