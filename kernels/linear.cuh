@@ -42,6 +42,8 @@ template <class C> struct LinearShape {
     static constexpr int SUMS = ROUND_TILES * 8 * 8 * M;                        // floats of their sums
     static constexpr int X_VECTORS = ceil_div(C::K / 8, 256); // vectors of 8 elements of a row of x for each of 256 threads
     static constexpr int STAT_WARPS = C::RES == 2 ? C::M : 1;                   // warps that compute statistics
+    static constexpr bool ROW_WARPS = C::NORM == 1 && M == 8 && C::K <= 4096;   // a warp holds a row of x for its RMS norm
+    static constexpr int GAINS = ROW_WARPS ? least(8, ceil_div(C::K, 256)) : X_VECTORS; // vectors of gains that a thread loads early
     static constexpr int KEPT = C::SEGMENTS ? SEGMENT_COLUMNS : 0; // columns of a segment, kept until it is whole
     static constexpr int TURN_ROWS = 8 / C::TURNS;                              // rows in one turn of the producer
     static constexpr int TURNS_AHEAD = most(1, least(C::IN_FLIGHT / (TURN_ROWS * C::CHUNK * 2), C::SLOTS * C::TURNS)); // turns in flight
@@ -108,17 +110,45 @@ template <class C> struct LinearNormVectors {
     }
 };
 
+// The vector of a row of x that a thread's i-th vector of gains belongs to.
+template <class C> DEVICE int linear_gain_at(int i)
+{
+    return LinearShape<C>::ROW_WARPS ? i * 32 + lane_id() : threadIdx.x + 256 * i;
+}
+
+template <class C> DEVICE uint4_ linear_gain(const LinearArgs &a, int i)
+{
+    const int v = least(linear_gain_at<C>(i), C::K / 8 - 1);
+    return pack_gains<typename C::T>(load<4>(a.g + v * 8), load<4>(a.g + v * 8 + 4));
+}
+
 // Loads x into shared memory, with the layer norm or the gains of the RMS norm applied. Tokens beyond the live ones are
 // loaded too: M rows may always be read, and a row of y depends on its own row of x only. Of sequences (ROWS_S) only
 // live ones are.
 template <class C>
-DEVICE void linear_load_x(const LinearArgs &a, const uint4_ (&gain)[LinearShape<C>::X_VECTORS], LinearNormVectors<C> &vectors, char *shared)
+DEVICE void linear_load_x(const LinearArgs &a, const uint4_ (&gain)[LinearShape<C>::GAINS], LinearNormVectors<C> &vectors, char *shared)
 {
     typedef LinearShape<C> P;
     typedef typename C::T T;
     constexpr int VECS = C::K / 8;
     RowStat *stat = (RowStat *)(shared + C::STATS_AT);
     const int rows = C::ROWS_S ? least(live_rows<C::ROWS_S>(a.step), C::M) : C::M;
+    if constexpr (P::ROW_WARPS) { // all of x is under way at once, and read once for products and statistics
+        const int m = warp_id();
+        if (m >= rows)
+            return;
+        Vec<T, 8> row[ceil_div(C::K, 256)];
+        hold_row<C::K>(row, (const T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K);
+        const u32 to = shared_address(shared + C::X_AT + m * C::X_ROW_BYTES);
+#pragma unroll
+        for (int i = 0; i < ceil_div(C::K, 256); i++)
+            if (VECS % 32 == 0 || i * 32 + lane_id() < VECS)
+                shared_store16(to + (i * 32 + lane_id()) * 16, rms_vector<C>(*(uint4_ *)&row[i], i < P::GAINS ? gain[i % P::GAINS] : linear_gain<C>(a, i)));
+        const RowStat s = held_stat<1, C::K>(row, C::EPS);
+        if (lane_id() == 0)
+            stat[m] = s;
+        return;
+    }
     if constexpr (C::NORM == 2 && C::K <= 2048) { // a warp holds a row for its statistic, and norms it then
         for (int m = warp_id(); m < rows; m += 8) {
             Vec<T, 8> row[ceil_div(C::K, 256)];
@@ -142,18 +172,18 @@ DEVICE void linear_load_x(const LinearArgs &a, const uint4_ (&gain)[LinearShape<
         }
         named_barrier_sync(1, 256);
     }
-    constexpr int ALL = C::M * P::X_VECTORS;
+    constexpr int ALL = C::M * P::X_VECTORS, AT_ONCE = ALL > 8 ? 16 : 8; // loads under way at a time
 #pragma unroll
-    for (int first = 0; first < ALL; first += 8) {  // eight loads under way at a time
-        uint4_ x[8];
+    for (int first = 0; first < ALL; first += AT_ONCE) {
+        uint4_ x[AT_ONCE];
 #pragma unroll
-        for (int j = 0; j < 8; j++) {
+        for (int j = 0; j < AT_ONCE; j++) {
             const int m = (first + j) / P::X_VECTORS, v = threadIdx.x + 256 * ((first + j) % P::X_VECTORS);
             if (first + j < ALL && m < rows && (VECS % 256 == 0 || v < VECS))
                 x[j] = load_l2((const T *)a.x + (i64)source_row<C::LAST>(a.rows, m) * C::K + v * 8);
         }
 #pragma unroll
-        for (int j = 0; j < 8; j++) {
+        for (int j = 0; j < AT_ONCE; j++) {
             const int m = (first + j) / P::X_VECTORS, i = (first + j) % P::X_VECTORS, v = threadIdx.x + 256 * i;
             if (first + j >= ALL || m >= rows || (VECS % 256 && v >= VECS))
                 continue;
@@ -317,13 +347,11 @@ template <class C, class A> DEVICE void linear(const A &a)
         named_barrier_arrive(2, 256 + P::STAT_WARPS * 32);
         return;
     }
-    uint4_ gain[P::X_VECTORS];
+    uint4_ gain[P::GAINS];
     if (C::NORM == 1)
 #pragma unroll
-        for (int i = 0; i < P::X_VECTORS; i++) {
-            const int v = least(threadIdx.x + 256 * i, C::K / 8 - 1);
-            gain[i] = pack_gains<typename C::T>(load<4>(a.g + v * 8), load<4>(a.g + v * 8 + 4));
-        }
+        for (int i = 0; i < P::GAINS; i++)
+            gain[i] = linear_gain<C>(a, i);
     int m = 0, n = 0; // this thread's output of a round
     bool mine = linear_item<C>(first, count, m, n);
     LinearBias bias = linear_bias<C>(a, mine ? n : C::N);
@@ -343,7 +371,7 @@ template <class C, class A> DEVICE void linear(const A &a)
     LinearPlace place = {};
     if (mine && m < live)
         place = linear_place<C>(a, token, n);
-    if (C::NORM == 1 && P::M > 4) // needed only at the end
+    if (C::NORM == 1 && P::M > 4 && !P::ROW_WARPS) // needed only at the end
         linear_stats<C>(a, 7 - warp_id(), 8, stat);
 
     const u32 x = shared_address(shared + C::X_AT);
