@@ -1,4 +1,4 @@
-// linear_swapped.cuh - linear layers of 9 to 64 rows on sm_90a without a norm: wgmma with its operands swapped.
+// linear_swapped.cuh - linear layers of 9 to 64 rows on sm_90a: wgmma with its operands swapped.
 //
 //   y[m,n] = epilogue(sum_k x[m,k] * w[n,k] + b[n])        epilogue: activation, GLU, residual, RoPE + cache (body/linear.cuh)
 //
@@ -25,13 +25,18 @@
 //   full[slot]   mbarrier: w and x are in the slot       producer -> warpgroup
 //   empty[slot]  mbarrier: the 4 warps have read it      warpgroup -> producer
 //
+// NORM: y = epilogue(layernorm(x) * w^T + b) = epilogue(scale[m] * (x * w'^T) + b'); gain, bias and mean of the norm are folded into w'
+// and b' when the model is compiled (weights/pack.c). Four more warps (5..8) add up sum and squares of each row of x from the
+// slots, the blocks of a cluster exchange them, and scale[m] = 1 / standard deviation is applied to the finished sums. They
+// arrive at `empty`, too.
+//
 // At the end the ring, free by then, receives the sums, and all warps run the epilogue.
 //
 // Order of summation: 16 k after 16 k within a slice, then the slices in order. It depends on N and K, never on the
 // number of rows, so a row has the same bits in any batch of 9 to 64 rows. It is not the order of linear.cuh (up to 8
 // rows): across that border the last bits may differ.
 //
-// Shared memory: ring | cache places | mbarriers, as the template's shared lines say.
+// Shared memory: ring | statistics | cache places | mbarriers, as the template's shared lines say.
 #pragma once
 #include "device/barrier.cuh"
 #include "device/cluster.cuh"
@@ -45,14 +50,15 @@
 #include "body/ring.cuh"
 
 template <class C> struct SwappedShape {
-    static constexpr int PRODUCER = 4, THREADS = 160;               // its warp; of the block
+    static constexpr int PRODUCER = 4, STATS = 5;                   // their first warps
     static constexpr int STEPS = ceil_div(C::K, 64);
     static constexpr int W = C::TILE_N * 128;                       // bytes of w in a slot
     static constexpr int BLOCKS = ceil_div(C::TILE_N, 64);          // products of 64 columns of y
     static constexpr int OWN_N = C::TILE_N / C::CLUSTER_SIZE;       // columns this block finishes
     static constexpr int SUM = C::BLOCK_M * 8 + 8;                  // floats of 8 columns; 8 more: no bank conflicts
-    static constexpr int PAIRS = C::BLOCK_M * (OWN_N / 2), ITEMS = ceil_div(PAIRS, THREADS); // outputs
-    static constexpr int RECEIVED_BYTES = (C::CLUSTER_SIZE - 1) * C::BLOCK_M * OWN_N * 4;    // from the other blocks
+    static constexpr int PAIRS = C::BLOCK_M * (OWN_N / 2), ITEMS = ceil_div(PAIRS, C::THREADS); // outputs
+    static constexpr int RECEIVED_BYTES = (C::CLUSTER_SIZE - 1) * C::BLOCK_M * (OWN_N * 4 + (C::NORM ? 8 : 0)); // from the other blocks
+    static constexpr int ROW_LANES = 128 / C::BLOCK_M, UNITS = 8 / ROW_LANES; // lanes that share a row of x; 16 bytes of each
     // The first column of product i. Where TILE_N is no multiple of 64, the last product begins within the one before.
     static constexpr DEVICE int product(int i) { return most(0, least(i * 64, C::TILE_N - 64)); }
     static_assert(OWN_N % 8 == 0, "columns come in eights");
@@ -158,15 +164,93 @@ template <class C> DEVICE void swapped_send_sums(const SwappedSums<C> &d, const 
     }
 }
 
+// NORM: sum and sum of squares of each row of x, from the slots. A row's 8 units of 16 bytes are added up one by one, in the
+// order of K, and at the end as a tree, so the order does not depend on BLOCK_M.
+template <class C> DEVICE Vec<float, 2> swapped_stats(const SwappedWork<C> &at, const SwappedRing<C> &ring, int thread)
+{
+    typedef SwappedShape<C> P;
+    typedef typename C::T T;
+    const int row = thread / P::ROW_LANES, first = thread % P::ROW_LANES * P::UNITS;
+    float sum[P::UNITS] = {}, squares[P::UNITS] = {};
+    RingSlot<C::STAGES> slot = {0, 0};
+#pragma unroll 1
+    for (int s = at.s0; s < at.s1; s++) {
+        ring.wait_full(slot);
+#pragma unroll
+        for (int i = 0; i < P::UNITS; i++) {
+            const uint4_ v = shared_load16(ring.data(slot.at) + P::W + row * 128 + (first + i ^ row & 7) * 16);
+            const u32 words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                const float x0 = low<T>(words[k]), x1 = high<T>(words[k]);
+                sum[i] += x0 + x1;
+                squares[i] = fmaf(x0, x0, fmaf(x1, x1, squares[i]));
+            }
+        }
+        warp_sync();
+        if (lane_id() == 0)
+            mbarrier_arrive(ring.empty(slot.at));
+        slot.next();
+    }
+#pragma unroll
+    for (int n = P::UNITS / 2; n; n /= 2)
+#pragma unroll
+        for (int i = 0; i < n; i++) {
+            sum[i] = sum[2 * i] + sum[2 * i + 1];
+            squares[i] = squares[2 * i] + squares[2 * i + 1];
+        }
+    Vec<float, 2> all;
+    all[0] = sum[0];
+    all[1] = squares[0];
+#pragma unroll
+    for (int m = 1; m < P::ROW_LANES; m *= 2) {
+        all[0] += shuffle_xor(all[0], m);
+        all[1] += shuffle_xor(all[1], m);
+    }
+    return all;
+}
+
+// Sends the statistics of this block's K slice to all blocks of the cluster: stats [CLUSTER_SIZE][BLOCK_M][2].
+template <class C>
+DEVICE void swapped_send_stats(const Vec<float, 2> &mine, const SwappedWork<C> &at, float *stats, u32 arrived, int thread)
+{
+    typedef SwappedShape<C> P;
+    float *own = stats + (at.rank * C::BLOCK_M + thread / P::ROW_LANES) * 2;
+#pragma unroll
+    for (int i = 0; i < ceil_div(C::CLUSTER_SIZE, P::ROW_LANES); i++) {
+        const int to = thread % P::ROW_LANES + i * P::ROW_LANES;
+        if (to == at.rank)
+            store(own, mine);
+        else if (to < C::CLUSTER_SIZE)
+            cluster_send2(cluster_map(shared_address(own), to), mine[0], mine[1], cluster_map(arrived, to));
+    }
+}
+
+// 1 / standard deviation of row m.
+template <class C> DEVICE float swapped_scale(const float *stats, int m)
+{
+    constexpr float BY = 1.0f / C::K;
+    float sum = 0.0f, squares = 0.0f;
+#pragma unroll
+    for (int r = 0; r < C::CLUSTER_SIZE; r++) {
+        const Vec<float, 2> v = load<2>(stats + (r * C::BLOCK_M + m) * 2);
+        sum += v[0];
+        squares += v[1];
+    }
+    const float mean = sum * BY;
+    return rsqrtf(fmaxf(squares * BY - mean * mean, 0.0f) + C::EPS);
+}
+
 // Finishes this block's OWN_N columns of all rows: adds the slices of K in order and runs the epilogue.
 template <class C>
-DEVICE void swapped_finish(const LinearArgs &a, const SwappedWork<C> &work, const float *sums, const int *places, u32 arrived, int live)
+DEVICE void swapped_finish(const LinearArgs &a, const SwappedWork<C> &work, const float *sums, const float *stats, const int *places,
+                           u32 arrived, int live)
 {
     typedef SwappedShape<C> P;
     constexpr int TILES = P::OWN_N / 8, AHEAD = least(P::ITEMS, C::RES ? 4 : 2);
     const int column = work.first + work.rank * P::OWN_N;
     const auto at = [&](int i, int &m, int &n) {
-        const int item = threadIdx.x + i * P::THREADS;
+        const int item = threadIdx.x + i * C::THREADS;
         m = item / (P::OWN_N / 2);
         n = column + item % (P::OWN_N / 2) * 2;
         return m < live && n < C::N;
@@ -186,6 +270,11 @@ DEVICE void swapped_finish(const LinearArgs &a, const SwappedWork<C> &work, cons
             all[0] += v[0];
             all[1] += v[1];
         }
+        if (C::NORM) {
+            const float scale = swapped_scale<C>(stats, m);
+            all[0] *= scale;
+            all[1] *= scale;
+        }
         return all;
     };
     linear_finish<C, P::ITEMS, AHEAD>(a, places, at, wait, sum);
@@ -200,9 +289,11 @@ template <class C> DEVICE void linear_swapped(const LinearArgs &a)
     const SwappedRing<C> ring = {shared_address(shared), shared_address(shared + C::BARRIERS_AT)};
     const u32 arrived = ring.end(); // counts the sums of the other blocks
     int *places = (int *)(shared + C::PLACES_AT);
+    float *stats = (float *)(shared + C::STATS_AT);
+    const int thread = threadIdx.x - P::STATS * 32; // of the warps of statistics
     if (at.warp == P::PRODUCER) {
         if (lane_id() == 0) {
-            ring.init(1, 4);
+            ring.init(1, C::NORM ? 8 : 4);
             mbarrier_init(arrived, 1);
             mbarrier_init_fence();
             if (C::CLUSTER_SIZE > 1)
@@ -217,7 +308,11 @@ template <class C> DEVICE void linear_swapped(const LinearArgs &a)
 
     const int live = least(live_rows<C::ROWS_S>(a.step), C::M); // no kernel of a program writes it
     SwappedSums<C> d;
-    if (at.warp == P::PRODUCER) {
+    Vec<float, 2> stat = {};
+    if (C::NORM && at.warp >= P::STATS) {
+        stat = swapped_stats<C>(at, ring, thread);
+        wait_for_previous();
+    } else if (at.warp == P::PRODUCER) {
         swapped_produce<C>(a, at, ring);
         if constexpr (C::APPEND)
             for (int m = lane_id(); m < live; m += 32)
@@ -233,5 +328,7 @@ template <class C> DEVICE void linear_swapped(const LinearArgs &a)
     }
     if (at.warp < 4)
         swapped_send_sums<C>(d, at, (float *)shared, arrived);
-    swapped_finish<C>(a, at, (const float *)shared, places, arrived, live);
+    else if (C::NORM && at.warp >= P::STATS)
+        swapped_send_stats<C>(stat, at, stats, arrived, thread);
+    swapped_finish<C>(a, at, (const float *)shared, stats, places, arrived, live);
 }

@@ -78,7 +78,8 @@
 //    Logits are those of a head.
 //@ plain, append: fits (BUCKET > 0 || FIXED) && T_MAX > (FIXED && N > 8192 ? 32 : 64) && logits(y) == 0
 //@ head:   fits BUCKET > 0 && M > 64
-//@ head:   prefer other if M <= 128 || N < 16384
+//    With K < 1024 linear_tile is the faster up to 256 rows.
+//@ head:   prefer other if M <= (K < 1024 ? 256 : 128) || N < 16384
 //    Small layers are linear_tile's in decode programs, whose blocks leave room for those of the next kernel, and cuBLASLt's in
 //    prompts.
 //@ plain, append: prefer other if !FIXED && (ENCODE || N < 2048 || K < 2048)

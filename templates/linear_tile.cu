@@ -25,15 +25,15 @@
 //     its weights early, which matters more than the kernel's time by itself
 //@ kernel  linear_tile
 //@ variant plain  | SEGMENTS=0
-//@ variant append | ACT=0 RES=0 ROWS_S=0 SEGMENTS=0 TILE_WARPGROUPS=1 SMEM_EPILOGUE=0 X_STATS=0 R_STATS=0 Y_STATS=0
+//@ variant append | ACT=0 RES=0 ROWS_S=0 SEGMENTS=0 TILE_WARPGROUPS=1 SMEM_EPILOGUE=0 R_STATS=0 Y_STATS=0
 //@ variant head   | ACT=0 RES=0 SPLIT_K=1 TILE_WARPGROUPS=1 SMEM_EPILOGUE=0 X_STATS=0 R_STATS=0 Y_STATS=0
 //@ plain:  rank 290
 //@ append: rank 300
 //@ head:   rank 310
 //@ plain:  args rg[N]:fp32 rc[N]:fp32 xs:row_stats(x) rs:row_stats(r) x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y[M,N] ys:row_stats(y)
-//@ append: args t:fp32 $token $pages $k $v x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y
+//@ append: args t:fp32 $token $pages $k $v rg[N]:fp32 rc[N]:fp32 xs:row_stats(x) rs:row_stats(r) x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y
 //@ head:   args $params x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y[M,N] $segments
-//@ plain:  folded w b g c
+//@ plain, append: folded w b g c
 //@ plain:  gives y as row_stats Y_STATS
 //@ head:   gives y as segments SEGMENTS
 //@ plain:  match y = linear(x, w, b?)                             | ACT=0 RES=0 EPS=0 R_EPS=0
@@ -42,7 +42,8 @@
 //@ plain:  match y = linear(layernorm(x:row_stats, g, c), w, b?)            | ACT=0 RES=0 EPS=layernorm.eps R_EPS=0
 //@ plain:  match y = act(linear(layernorm(x:row_stats, g, c), w, b?))       | ACT=act.kind RES=0 EPS=layernorm.eps R_EPS=0
 //@ plain:  match y = add(linear(x, w, b?), layernorm(r:row_stats, rg, rc))  | ACT=0 RES=1 EPS=0 R_EPS=layernorm.eps
-//@ append: match y = append(linear(x, w, b?), t?)
+//@ append: match y = append(linear(x, w, b?), t?)                        | EPS=0
+//@ append: match y = append(linear(layernorm(x:row_stats, g, c), w, b?), t?)  | EPS=layernorm.eps
 //@ head:   match y = linear(x, w, b?)
 //@ plain:  consts X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)
 //    SMALL_M: few rows. ONE_TILE: one tile a block. LONG_K: many steps for few tiles. WIDE_N: columns for all SMs.
@@ -100,11 +101,11 @@
 //@ plain:  fits !FIXED || sizeof(Y) == 4
 //@ plain:  prefer other if !ENCODE && (T_MAX <= 64 || (!FIXED && (!DECODE || BUCKET == 0)))
 //    The logits of larger vocabularies are those of `head`.
-//    Norms by row statistics were measured in encoders alone.
-//@ plain:  prefer other if !ENCODE && (has(xs) || has(rs) || has(ys))
+//    Up to 64 tokens of a step have linear_swapped, which takes the statistics itself.
+//@ plain:  prefer other if !ENCODE && T_MAX <= 64 && (has(xs) || has(rs) || has(ys))
 //@ plain:  prefer other if !FIXED && logits(y) && N >= 3072
 //    append: tiles as those of decode programs above.
-//@ append: consts X: type(x)  W: type(w)  Y: type(y)  KV: type($k)  N: N  K: K  BIAS: has(b)
+//@ append: consts X: type(x)  W: type(w)  Y: type(y)  KV: type($k)  N: N  K: K  BIAS: has(b)  X_STATS: param(xs)  EPS: EPS
 //@ append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
 //@ append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)
 //@ append: consts SMALL_M: T_MAX <= 256  ONE_TILE: SMALL_M || (T_MAX <= 1024 && N < 2048)  LONG_K: SMALL_M && K >= 2048  WIDE_N: SMALL_M && !LONG_K && N >= 3072
@@ -127,25 +128,26 @@
 //@ append: fits SPLIT_K == 1 || (ONE_TILE && SPLIT_K <= ceil_div(K, 64))
 //@ append: fits TILE_N % (8 * SPLIT_K) == 0 && TILE_N % (8 * CLUSTER_M) == 0
 //@ append: consts SLOT_BYTES: (TILE_M + TILE_N) * 128
-//@ append: fits sizeof(x) == 2 && X == W && X == Y && X == KV
+//@ append: fits sizeof(x) == 2 && X == W && X == Y && X == KV && (!has(xs) || (BIAS && !FIXED))
 //@ append: fits N % 8 == 0 && K % 8 == 0 && E % 8 == 0
 //@ append: prefer other if T_MAX <= 64 || (!FIXED && (!DECODE || BUCKET == 0))
 //@ head:   consts X: type(x)  W: type(w)  Y: type(y)  N: N  K: K  BIAS: has(b)  ROWS_S: rows(x)  SEGMENTS: 1
 //    N is large, so few rows still make many tiles. A cluster reads w once for all its rows. Tiles are as high as the rows
 //    allow, and as wide as fills the last round of the SMs. K is never split: a segment needs finished sums.
-//@ head:   consts SMALL_M: T_MAX <= 128
+//    HEAD_ROWS: rows that have logits.
+//@ head:   consts HEAD_ROWS: rows(x) ? min(T_MAX, S_MAX) : T_MAX  SMALL_M: HEAD_ROWS <= 128
 //@ head:   tune TILE_M: 64 128  TILE_N: 48 64 96 112 128
 //@ head:   consts CLUSTER_M: 2  WARPGROUPS: 2
 //@ head:   tune STAGES: 4 5 6 7 8 9
 //@ head:   prefer TILE_M=64  TILE_N=128 STAGES=8 if SMALL_M
-//@ head:   prefer TILE_M=128 TILE_N=96  STAGES=6 if T_MAX <= 256
+//@ head:   prefer TILE_M=128 TILE_N=96  STAGES=6 if HEAD_ROWS <= 256
 //@ head:   prefer TILE_M=128 TILE_N=112 STAGES=5
 //@ head:   consts SLOT_BYTES: (TILE_M + TILE_N) * 128
 //@ head:   fits sizeof(x) == 2 && X == W && Y == fp32 && logits(y)
 //@ head:   fits N % 8 == 0 && K % 8 == 0
 //    With fixed sums nothing reads segments; logits are those of `plain`.
 //@ head:   fits !FIXED
-//@ head:   prefer other if (T_MAX <= 64 || N < 3072 || ENCODE || BUCKET == 0)
+//@ head:   prefer other if (HEAD_ROWS <= 64 || N < 3072 || ENCODE || BUCKET == 0)
 //@ shared  RING     STAGES * SLOT_BYTES
 //@ shared  SUMS     (SPLIT_K - 1) * TILE_M * (TILE_N / SPLIT_K) * 4 over RING  // received from the other blocks of a tile
 //@ shared  STAGING  SMEM_EPILOGUE * 8 * 2048                                   // 16 rows of 64 columns for each warp
@@ -175,7 +177,8 @@ struct Config {
     static constexpr int SLOT_BYTES = @SLOT_BYTES@, @REGIONS@;
     static constexpr int X_STATS = @X_STATS@, R_STATS = @R_STATS@, Y_STATS = @Y_STATS@;
 //@ plain:  text     static constexpr float EPS = @EPS@, R_EPS = @R_EPS@;
-//@ append, head: text     static constexpr float EPS = 0.0f, R_EPS = 0.0f;
+//@ append: text     static constexpr float EPS = @EPS@, R_EPS = 0.0f;
+//@ head:   text     static constexpr float EPS = 0.0f, R_EPS = 0.0f;
 };
 extern "C" __global__ void CLUSTER(Config::CLUSTER_M * Config::SPLIT_K) __launch_bounds__(128 * Config::WARPGROUPS + 32, 1)
 //@ plain:  text @NAME@(const TileNormArgs a) { linear_tile<Config>(a); }

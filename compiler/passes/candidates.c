@@ -172,18 +172,27 @@ static void fit_candidate(const Lower *l, Program *p, Candidate *x)
     x->own_us = k->own_us;
 }
 
-/* Whether the programs selected before read a weight in another form than this match does. Each weight is packed once. */
+/* Whether a weight may stand in the artifact both with a norm folded into it and without: vectors, and matrices of at most
+ * 8 MB in 16 bits, so that small models take more memory rather than launches. */
+static bool may_be_packed_twice(const Lower *l, Id weight)
+{
+    return ir_shape_elements(ir_value(l->g, weight)->shape, 0, 0) <= 4 << 20;
+}
+
+/* Whether the programs selected before read a weight in another form than this match does, and it is packed once. */
 static bool is_packed_otherwise(const Lower *l, const Binding *b, const char **reason)
 {
     for (size_t i = 0; i < b->contract->operands; i++) {
         const Fold fold = contract_arg_fold(b, i);
         const WeightForm *w = &l->weight_forms[b->arg[i]];
+        const bool folds = fold.gain || fold.matrix;
 
-        if (!b->arg[i] || (!l->unfolded && (!w->known || memcmp(&w->fold, &fold, sizeof fold) == 0)) ||
-            (l->unfolded && !fold.gain && !fold.matrix))
+        if (!b->arg[i] ||
+            (l->unfolded ? !folds
+                         : !w->known || memcmp(&w->fold, &fold, sizeof fold) == 0 || may_be_packed_twice(l, b->arg[i])))
             continue;
         *reason = arena_printf(l->scratch, "other programs read %%%u %s a norm folded into it", b->arg[i],
-                               fold.gain || fold.matrix ? "without" : "with");
+                               folds ? "without" : "with");
         return true;
     }
     return false;

@@ -32,11 +32,11 @@ struct TileCache {      // append: columns of the product are q, which goes to y
     const int *pages;
     void *k, *v;
 };
-struct TileAppendArgs : TileCache, TileArgs {
-};
 struct TileNorms {
     const float *rg, *rc; // [N] gain and bias of the residual's norm
     const float *xs, *rs; // row statistics of x and of the residual: body/norm.cuh, RowSums
+};
+struct TileAppendArgs : TileCache, TileNorms, TileArgs {
 };
 struct TileNormArgs : TileNorms, TileArgs {
     float *ys; // row statistics of y

@@ -120,11 +120,12 @@ typedef struct Linear {
     const char *target;
 } Linear;
 
-static void add_linear(Suite *s, const Linear *l)
+/* columns: width of the slices whose statistics lie beside x, which linear_tile_append norms by them; 0: none. */
+static void add_linear(Suite *s, const Linear *l, int columns)
 {
     const char *type = dtype_name(l->t);
     Ir g = begin();
-    Case c = {.target = l->target, .kv = l->t};
+    Case c = {.target = l->target, .kv = l->t, .columns = columns};
     int x = input(&g, l->K, l->t), y;
     const bool head = strcmp(l->end, "head") == 0;
     const char *rows = head ? "S" : "T";
@@ -166,6 +167,8 @@ static void add_linear(Suite *s, const Linear *l)
         c.blocks = 1;
         c.sms = 132;
     }
+    if (columns)
+        c.only = "linear_tile_append";
     snprintf(name, sizeof name, "linear %s N=%d K=%d norm=%d bias=%d %s rows=%d %s", type, l->N, l->K, l->norm, l->bias,
              l->end, l->rows, l->target ? l->target : "");
     take(s, &g, &c, name);
@@ -431,22 +434,27 @@ static void linear(void **state)
         {DT_FP16, 72, 96, 2, 0, "glu", 0, NULL},    {DT_FP16, 96, 64, 0, 0, "append", 0, "sm_86"},
         {DT_FP16, 33, 136, 0, 1, "add", 33, NULL},  {DT_BF16, 40, 96, 0, 1, "rest", 3, NULL},
         {DT_FP16, 264, 136, 0, 0, "rest", 7, NULL}, {DT_BF16, 800, 264, 0, 1, "", 2, NULL},
+        {DT_BF16, 72, 2120, 1, 0, "glu", 7, NULL},  {DT_FP16, 24, 2184, 0, 1, "add", 6, NULL},
     };
     /* Two of linear_hopper, then linear_swapped: a cluster of 8; tiles of 112 columns in clusters of 2, of 96 in clusters
-     * of 4, of 72; the cache */
+     * of 4, of 72; the cache; after a layer norm that is folded into w */
     static const Linear hopper[] = {
         {DT_BF16, 72, 304, 1, 1, "glu", 33, NULL},    {DT_FP16, 40, 1096, 1, 0, "act", 9, NULL},
         {DT_FP16, 100, 600, 0, 1, "", 33, NULL},      {DT_BF16, 6146, 72, 0, 0, "glu", 40, NULL},
         {DT_FP16, 2056, 1032, 0, 1, "add", 20, NULL}, {DT_BF16, 9002, 136, 0, 1, "act", 9, NULL},
-        {DT_FP16, 96, 72, 0, 1, "append", 30, NULL},
+        {DT_FP16, 96, 72, 0, 1, "append", 30, NULL},  {DT_FP16, 2056, 1032, 2, 1, "act", 20, NULL},
+        {DT_BF16, 96, 328, 2, 1, "append", 9, NULL},  {DT_FP16, 320, 520, 2, 1, "", 41, NULL},
+        {DT_BF16, 9002, 1096, 2, 1, "act", 9, NULL},
     };
     Suite *s = open_suite("linear");
 
     (void)state;
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
-        add_linear(s, &some[i]);
+        add_linear(s, &some[i], 0);
     for (size_t i = 0; i < sizeof hopper / sizeof *hopper; i++)
-        add_linear(s, &hopper[i]);
+        add_linear(s, &hopper[i], 0);
+    add_linear(s, &(Linear){DT_FP16, 96, 328, 2, 1, "append", 50, NULL}, 16);
+    add_linear(s, &(Linear){DT_BF16, 192, 264, 2, 1, "append", 33, NULL}, 32);
     if (wide) {
         static const char *const ends[] = {"", "act", "glu", "add", "append", "head"};
 
@@ -454,9 +462,11 @@ static void linear(void **state)
             for (int e = 0; e < 6; e++)
                 for (int n = 0; n < (e == 3 ? 1 : 3); n++)
                     for (int k = 0; k < 4; k++)
-                        add_linear(s, &(Linear){types[t], (const int[]){96, 160, 224, 32}[(e + k) % 4],
-                                                (const int[]){104, 1000, 258, 2120}[(n + k) % 4], n, (e + n + k) % 2,
-                                                ends[e], (const int[]){1, 0, 7, 50}[k], k == 2 ? NULL : "sm_90a"});
+                        add_linear(s,
+                                   &(Linear){types[t], (const int[]){96, 160, 224, 32}[(e + k) % 4],
+                                             (const int[]){104, 1000, 258, 2120}[(n + k) % 4], n, (e + n + k) % 2,
+                                             ends[e], (const int[]){1, 0, 7, 50}[k], k == 2 ? NULL : "sm_90a"},
+                                   0);
     }
     finish(s, 11);
 }
