@@ -34,7 +34,7 @@ template <class F, int W = 0> struct Warps {
 template <class F, int W = 0, int SPREAD_ = 0> struct DecodeConfig : DecodeRegions<F, Warps<F, W>::BEST> {
     using R = DecodeRegions<F, Warps<F, W>::BEST>;
     static constexpr int BEAMS = 0, SPREAD = SPREAD_;
-    static constexpr int BLOCKS = R::WARPS == 1 && R::SET <= 8 ? 16 : R::WARPS == 4 && R::SET <= 8 && R::MATRIX ? 3 : 2;
+    static constexpr int BLOCKS = R::WARPS == 1 && R::SET <= 8 ? 16 : R::WARPS == 2 && R::SET <= 8 && F::E <= 64 ? 8 : R::WARPS == 4 && R::SET <= 8 && R::MATRIX ? 3 : 2;
 };
 template <class F> struct Tiles : F {
     static constexpr bool MATRIX = sizeof(typename F::T) == 2 && Same<typename F::T, typename F::KV>::value;
@@ -100,7 +100,7 @@ template <class F> void run_prompt(AttendPrefillHopperArgs a, int T, int S, cuda
     launch(prompt_kernel<C>, dim3(std::min(sms, pieces)), 128 * (C::WARPGROUPS + 1), C::SHARED, a, s);
 }
 
-template <class F> int check(const char *name, uint64_t seed)
+template <class F, int W = 0> int check(const char *name, uint64_t seed)
 {
     using T = typename F::T;
     using KV = typename F::KV;
@@ -168,7 +168,7 @@ template <class F> int check(const char *name, uint64_t seed)
     step.rows = S;
     step.decode_rows = dr;
     Device<FtxStep> dstep(std::vector<FtxStep>{step});
-    using D = DecodeConfig<F>;
+    using D = DecodeConfig<F, W>;
     Device<float> partials((size_t)F::MAX_ROWS * D::HEAD_SETS * F::MAX_CHUNKS * D::PARTIAL);
     Device<u32> counters(F::MAX_ROWS * D::HEAD_SETS);
     dy.fill(0xff);
@@ -176,7 +176,7 @@ template <class F> int check(const char *name, uint64_t seed)
     counters.fill(0);
     const AttendDecodeArgs da = {dq.p, dstep.p, drows.p, dpages.p, dk.p, dv.p, dy.p, partials.p, counters.p};
     const AttendPrefillArgs pa = {dq.p, dstep.p, drows.p, dpages.p, dk.p, dv.p, dy.p};
-    run_decode<F>(da, S);
+    run_decode<F, W>(da, S);
     run_prefill<F>(pa, T_, S);
     CU(cudaDeviceSynchronize());
     const std::vector<T> y = dy.get();
@@ -200,7 +200,7 @@ template <class F> int check(const char *name, uint64_t seed)
     int moved = 0;
     for (int blocks : {1, 3, 1 << 20}) {
         dy.fill(0xff);
-        run_decode<F, 0, 1>(da, S + (blocks > 1), 0, blocks);
+        run_decode<F, W, 1>(da, S + (blocks > 1), 0, blocks);
         CU(cudaDeviceSynchronize());
         const std::vector<T> spread = dy.get();
         moved += memcmp(spread.data(), y.data(), (size_t)dr * H * E * sizeof(T)) != 0;
@@ -263,14 +263,14 @@ template <class F> int check(const char *name, uint64_t seed)
         a1.step = dstep1.p;
         a1.rows = drow1.p;
         a1.y = dy1.p;
-        run_decode<F>(a1, 1);
+        run_decode<F, W>(a1, 1);
         CU(cudaDeviceSynchronize());
         const std::vector<T> y1 = dy1.get();
         moved += memcmp(y1.data(), y.data() + (size_t)r * H * E, y1.size() * sizeof(T)) != 0;
     }
     // By few blocks, which take groups of chunks: the same bits.
     for (int blocks : {1, 5}) {
-        run_decode<F>(da, S, 0, blocks);
+        run_decode<F, W>(da, S, 0, blocks);
         CU(cudaDeviceSynchronize());
         const std::vector<T> few = dy.get();
         moved += memcmp(few.data(), y.data(), (size_t)dr * H * E * sizeof(T)) != 0;
@@ -280,6 +280,7 @@ template <class F> int check(const char *name, uint64_t seed)
     return wrong;
 }
 #define CHECK(...) wrong += check<Facts<__VA_ARGS__>>(#__VA_ARGS__, seed++)
+#define CHECK_BY(WARPS, ...) wrong += check<Facts<__VA_ARGS__>, WARPS>(#WARPS " warps, " #__VA_ARGS__, seed++)
 
 template <class T> __global__ void fill_kernel(T *p, size_t n, u32 seed)
 {
@@ -554,6 +555,13 @@ int main(int argc, char **argv)
         CHECK(float, float, 2, 1, 32, 8, 105);
         CHECK(float, bf16, 8, 2, 64, 16);
         CHECK(bf16, half, 8, 2, 128, 16);
+        CHECK_BY(2, bf16, bf16, 32, 8, 64, 16);
+        CHECK_BY(2, bf16, bf16, 14, 2, 64, 16, 257);
+        CHECK_BY(2, half, half, 12, 12, 64, 24);
+        CHECK_BY(2, half, half, 14, 2, 40, 8, 0, 20);
+        CHECK_BY(2, bf16, bf16, 8, 1, 32, 64);
+        CHECK_BY(1, bf16, bf16, 32, 8, 64, 16);
+        CHECK_BY(1, half, half, 14, 2, 40, 8, 300);
         printf(wrong ? "%d wrong\n" : "ok\n", wrong);
     } else {
         using Small = Facts<bf16, bf16, 32, 8, 64, 16, 0, 0, 64, 4096>;

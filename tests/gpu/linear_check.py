@@ -151,6 +151,12 @@ def checks():
             add("linear_batch", BF16, 1000, 712, m, bias=1, res=1, force=force)
             add("linear_batch", FP16, 2008, 1096, m, glu=1, act=5, force=force)
             add("linear_batch_append", FP16, 640, 576, m, heads=(6, 2, 64, 64), force=force)
+    for split in (1, 2):  # tiles of 192 rows, two in a program; products in two halves
+        for tile in (96, 128, 224):
+            force = {"TILE_N": tile, "SPLIT_K": split, "WARPGROUPS": 3}
+            add("linear_batch", BF16, 1000, 712, 384, bias=1, res=1, force=force)
+            add("linear_batch", FP16, 2008, 1096, 384, glu=1, act=5, force=force)
+            add("linear_batch_append", FP16, 640, 576, 384, heads=(6, 2, 64, 64), force=force)
     every(FP32, 640, 384, (1, 8, 64), norm=1, heads=(6, 2, 64, 64))
     every(FP32, 300, 301, (1, 16), norm=2, bias=1, act=2)
     every(FP32, 4096, 2048, (1, 64), norm=1, glu=1, act=5)
@@ -225,7 +231,7 @@ def sequences():
         layer(f"{model} M=16 wide NT64", model, 16, True, lambda n, k, w: {"TILE_N_MAX": 64})
         layer(f"{model} M=64 wide NT64", model, 64, True, lambda n, k, w: {"TILE_N_MAX": 64})
         layer(f"{model} M=64 wide NT96", model, 64, True, lambda n, k, w: {"TILE_N_MAX": 96})
-        for m, live in ((128, (65, 128)), (192, (129, 160, 192)), (256, (129, 192, 193, 256)), (512, (257, 320, 384, 448, 512))):
+        for m, live in ((128, (65, 128)), (192, (129, 160, 192)), (256, (129, 192, 193, 256)), (384, (257, 320, 384)), (512, (385, 448, 512))):
             batch("batch", model, m, live)
     for m in (1, 8, 64):
         every(BF16, 128256, 2048, (m,), norm=1, y=FP32, last=1, seq=f"head 1B M={m}")
