@@ -106,15 +106,21 @@ static void check_plan(const char *path, const Plan *plan, const Packing *packin
                  (unsigned long long)plan->head.lower_bound);
 }
 
-/* A target reads a matrix folded or unfolded, not both, in one type. */
+/* A target reads a matrix of more than 4 M elements folded or unfolded, not both, in one type; a smaller one may stand there
+ * twice, in two forms. */
 static void check_forms(const char *path, const Packing *p, const char *target)
 {
     for (size_t i = 0; i < p->weights.n; i++)
-        for (size_t k = 0; k < i; k++)
-            if (p->weights.at[i].value == p->weights.at[k].value && p->weights.at[i].type == p->weights.at[k].type &&
-                p->weights.at[i].kind == FTX_WEIGHT_MATRIX)
-                fail_msg("%s on %s: weight %%%u is packed both folded and unfolded", path, target,
-                         p->weights.at[i].value);
+        for (size_t k = 0; k < i; k++) {
+            const PackedWeight *a = &p->weights.at[i], *b = &p->weights.at[k];
+
+            if (a->value != b->value || a->type != b->type || a->kind != FTX_WEIGHT_MATRIX)
+                continue;
+            if (a->bytes > (uint64_t)(4 << 20) * dtype_size(a->type))
+                fail_msg("%s on %s: weight %%%u is packed both folded and unfolded", path, target, a->value);
+            if (memcmp(&a->fold, &b->fold, sizeof a->fold) == 0)
+                fail_msg("%s on %s: weight %%%u is packed twice in one form", path, target, a->value);
+        }
 }
 
 /* The same graph gives the same plan, byte for byte, even with the contracts in files with other names and in another
