@@ -157,14 +157,6 @@ void draw_mask(FtxEngine *e, Request *r, int length, int row)
         memset(bits, 0xff, words_of(e->facts) * sizeof *bits);
 }
 
-/* Processors may ban all that a mask allows: then all values are alike, and the device takes any id. */
-bool draw_allows(const FtxEngine *e, const Request *r, int row, int32_t id)
-{
-    const uint32_t *bits = e->masks + (size_t)row * words_of(e->facts);
-
-    return r->allowed && bits[id / 32] >> id % 32 & 1;
-}
-
 /* Row i's logits, [vocab]. */
 static float *logits_of(const FtxEngine *e, int i)
 {
@@ -200,27 +192,56 @@ static FtxStatus read_rows(FtxEngine *e, int n, FtxError *err)
     return s;
 }
 
+/* Of the ids that `bits` allows (NULL: all), the next token of r behind its first `length` ones; out->token -1: all are banned. */
+static void choose(const FtxEngine *e, const Request *r, int length, float *logits, uint32_t *bits, const DrawScratch *s,
+                   FtxOut *out)
+{
+    const int64_t k[] = {[SAMPLE_V] = e->facts->vocab};
+    FtxRow row = {.q_len = 1, .kv_len = length, .emit = 1, .prompt = r->prompt, .limit = r->limit};
+    FtxParams params = r->params;
+    void *const arg[] = {logits, &row, &params, r->ends,   r->bias, r->bad_words, r->ids,
+                         bits,   out,  s->z,    s->values, s->ids,  s->best,      s->marks};
+
+    params.n_bias = r->n_bias;
+    e->draw.choose(&(CpuCall){.arg = arg, .k = k, .T = 1, .S = 1, .thread = 0, .threads = 1});
+}
+
 static void choose_token(const FtxEngine *e, DrawItem *item, const DrawScratch *s)
 {
     const Request *r = item->request;
-    const int64_t k[] = {[SAMPLE_V] = e->facts->vocab};
     float *logits = logits_of(e, item->row);
-    FtxRow row = {.q_len = 1, .kv_len = r->length, .emit = 1, .prompt = r->prompt, .limit = r->limit};
-    FtxParams params = r->params;
     FtxOut *out = item->out;
-    void *const arg[] = {
-        logits, &row, &params,   r->ends, r->bias, r->bad_words, r->ids, r->mask ? mask_of(e, r) : NULL,
-        out,    s->z, s->values, s->ids,  s->best, s->marks};
 
     out->token = -1;
     if (r->mask && !r->allowed)
         return;
     if (!needs_logits(r))
         logits[r->only] = 0.0f; /* any number: it is this one, or it is banned */
-    params.n_bias = r->n_bias;
-    e->draw.choose(&(CpuCall){.arg = arg, .k = k, .T = 1, .S = 1, .thread = 0, .threads = 1});
+    choose(e, r, r->length, logits, r->mask ? mask_of(e, r) : NULL, s, out);
     if (wants_sum(r) && out->token >= 0)
         item->log_sum = log_sum(e, r, logits, s->z, s->marks);
+}
+
+/* Processors ban the id as the token behind the first `length` ones: it is not chosen though it alone is allowed. */
+static bool is_banned(const FtxEngine *e, const Request *r, int length, int row, int32_t id)
+{
+    uint32_t *bits = mask_of(e, r); /* the host has no mask of a request whose masks the device applies */
+    float *logits = logits_of(e, row);
+    FtxOut out;
+
+    for (uint32_t w = 0; w < words_of(e->facts); w++)
+        bits[w] = w == (uint32_t)id / 32 ? 1u << id % 32 : 0;
+    logits[id] = 0.0f; /* any number */
+    choose(e, r, length, logits, bits, &e->draw.scratch[0], &out);
+    return out.token < 0;
+}
+
+/* Processors may ban all that a mask allows: then all values are -infinity, and the device takes the first id, 0. */
+bool draw_allows(const FtxEngine *e, const Request *r, int length, int row, int32_t id)
+{
+    const uint32_t *bits = e->masks + (size_t)row * words_of(e->facts);
+
+    return r->allowed && bits[id / 32] >> id % 32 & 1 && (id > 0 || !is_banned(e, r, length, row, id));
 }
 
 typedef struct DrawJob {

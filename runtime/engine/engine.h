@@ -384,7 +384,8 @@ void draw_close(FtxEngine *e);
 /* Asks r's mask which tokens may follow its first `length` ones; once for each length. */
 void draw_ask(FtxEngine *e, Request *r, int length);
 void draw_mask(FtxEngine *e, Request *r, int length, int row); /* the same into e->masks, for the device */
-bool draw_allows(const FtxEngine *e, const Request *r, int row, int32_t id); /* whether that mask allows the id */
+/* Whether that mask allows the id, and processors do not ban it. */
+bool draw_allows(const FtxEngine *e, const Request *r, int length, int row, int32_t id);
 /* Chooses the tokens of e->draw.item[n], rows ascending, whose step has ended and whose masks were asked. */
 FtxStatus draw_rows(FtxEngine *e, int n, FtxError *err);
 const float *draw_logits(const FtxEngine *e,

@@ -136,7 +136,7 @@ static FtxStatus land_row(FtxEngine *e, const Flight *f, int i, FtxError *err)
     if (from->token < 0 || isnan(from->logprob)) {
         e->landed[i].token = NOT_FINITE;
         s = land_nan(e, r, length, err);
-    } else if (r->masked && !draw_allows(e, r, i, from->token)) {
+    } else if (r->masked && !draw_allows(e, r, length, i, from->token)) {
         e->landed[i].token = NO_TOKEN;
     }
     r->fed = r->length = length;

@@ -187,11 +187,11 @@ static void test_on_host(void **state)
     }
 }
 
-/* All that is allowed is an end, which may not come yet: the text ends. */
+/* All that is allowed is an end, which may not come yet: the text ends. Also where that end is the id that a device takes then. */
 static bool allow_end(void *user, int sample, const int32_t *ids, size_t count, uint32_t *bits)
 {
-    (void)user, (void)sample, (void)ids;
-    bits[0] = count < 3 ? 1u << 9 : 1u << 7;
+    (void)sample, (void)ids;
+    bits[0] = count < 3 ? 1u << 9 : 1u << *(int *)user;
     return true;
 }
 
@@ -200,17 +200,21 @@ static void test_banned(void **state)
     FakeSizes sizes = sizes_of(true);
 
     (void)state;
-    sizes.n_ends = 1; /* 7 */
-    for (int early = 0; early < 2; early++) {
+    sizes.n_ends = 1;
+    for (int i = 0; i < 6; i++) {
+        const int min_new = (int[]){3, 4, 10}[i % 3], early = min_new > 3;
+        int end = i < 3 ? 7 : 0;
         Job j;
         Bed b;
 
+        sizes.ends[0] = end;
         reset_fake(true, 0);
         open_bed(&b, &sizes);
         make_job(&j, 4, 1);
-        j.request.max_new = 20;
-        j.request.min_new = early ? 10 : 3;
+        j.request.max_new = min_new == 4 ? 4 : 20; /* 4: the banned token is the last of its flight */
+        j.request.min_new = min_new;
         j.request.mask = allow_end;
+        j.request.mask_user = &end;
         submit(&b, &j);
         run(&b);
         assert_int_equal(j.finish, early ? FTX_FINISH_STOP : FTX_FINISH_END);
@@ -253,6 +257,48 @@ static void test_cancelled(void **state)
     }
 }
 
+/* While a run is waited for (step_ms), a request that could be admitted is cancelled, so the flight goes on after all: the next
+ * run's layers are enqueued, but its masks are asked when this one's tokens are there. */
+static void test_goes_on(void **state)
+{
+    const FakeSizes sizes = sizes_of(true);
+    FtxOptions o = FTX_OPTIONS_INIT;
+    FtxError err;
+    Rule rule[2];
+    Job a, c;
+    Bed b;
+
+    (void)state;
+    reset_fake(true, 0);
+    fake.made_up = true;
+    fake.time_us = 30000.0;
+    o.step_ms = 25;
+    b.sizes = sizes;
+    fake_artifact(&b.artifact, &sizes);
+    assert_int_equal(fake_model(&b.artifact, NULL, &b.model, &err), FTX_OK);
+    assert_int_equal(ftx_engine_open(b.model, &o, &b.engine, &err), FTX_OK);
+    fake.made_up = false;
+    ask(&b, &a, &rule[0], 3, 20, 0);
+    for (int i = 0; i < 4; i++)
+        step(&b);
+    ask(&b, &c, &rule[1], 5, 20, 1);
+    order();
+    __atomic_store_n(&fake.hold, true, __ATOMIC_RELAXED);
+    step(&b);
+    assert_string_equal(order(), "f"); /* too early to compose the next flight */
+    assert_int_equal(ftx_engine_cancel(b.engine, c.id, NULL), FTX_OK);
+    __atomic_store_n(&fake.hold, false, __ATOMIC_RELAXED);
+    step(&b);
+    assert_string_equal(order(), "bt");
+    run(&b);
+    assert_int_equal(a.n_got, 20);
+    for (int k = 0; k < 20; k++)
+        assert_int_equal(a.got[k] % 3, k % 3);
+    assert_int_equal(c.finish, FTX_FINISH_CANCEL);
+    assert_idle(b.engine);
+    close_bed(&b);
+}
+
 /* A device that fails in the second part ends all requests. */
 static void test_failure(void **state)
 {
@@ -293,6 +339,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_texts),  cmocka_unit_test(test_order),     cmocka_unit_test(test_on_host),
         cmocka_unit_test(test_banned), cmocka_unit_test(test_cancelled), cmocka_unit_test(test_failure),
+        cmocka_unit_test(test_goes_on),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
