@@ -193,8 +193,8 @@ static FtxStatus read_rows(FtxEngine *e, int n, FtxError *err)
 }
 
 /* Of the ids that `bits` allows (NULL: all), the next token of r behind its first `length` ones; out->token -1: all are banned. */
-static void choose(const FtxEngine *e, const Request *r, int length, float *logits, uint32_t *bits, const DrawScratch *s,
-                   FtxOut *out)
+static void choose(const FtxEngine *e, const Request *r, int length, float *logits, uint32_t *bits,
+                   const DrawScratch *s, FtxOut *out)
 {
     const int64_t k[] = {[SAMPLE_V] = e->facts->vocab};
     FtxRow row = {.q_len = 1, .kv_len = length, .emit = 1, .prompt = r->prompt, .limit = r->limit};

@@ -77,6 +77,7 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, const EngineSizes 
     to->swap.free = carve(c, size->swap, sizeof *to->swap.free);
     to->pages.free = carve(c, f->kv_pages, sizeof *to->pages.free);
     to->pages.users = carve(c, f->kv_pages, sizeof *to->pages.users);
+    to->pages.doubtful = carve(c, f->kv_pages, sizeof *to->pages.doubtful);
     if (size->prefix)
         to->pages.prefix = lay_out_prefix(c, f);
     to->flight.row = carve(c, slots, sizeof *to->flight.row);

@@ -93,6 +93,7 @@ typedef struct Request {
     RequestState state;
     bool cancelled, wants_logits, has_logits, wants_logprob;
     bool not_finite;    /* its logits were not finite numbers: it ends, and its pages are wiped */
+    bool checked;       /* logits of it have come since it has its pages */
     int prompt;         /* tokens of the prompt */
     int limit;          /* most tokens, prompt and new */
     int fed;            /* tokens sent to the device */
@@ -457,6 +458,9 @@ int grow_room(const FtxEngine *e, const Request *r);       /* tokens that a requ
 FtxStatus grow_all(FtxEngine *e, bool may_preempt, bool *short_of, FtxError *err);
 /* r ends with numbers that are not finite: pages that it alone uses are known no more, and get zeros. */
 FtxStatus grow_wipe(FtxEngine *e, const Request *r, FtxError *err);
+void grow_doubt(FtxEngine *e, const Request *r); /* r loses its pages, and nobody has seen logits that come from them */
+/* n pages that were just taken: those in doubt get zeros. */
+FtxStatus grow_clean(FtxEngine *e, const int32_t *page, uint32_t n, FtxError *err);
 
 /* swap.c */
 uint32_t swap_count(const FtxModel *model, uint64_t bytes, uint32_t most); /* pages in so much memory of the host */

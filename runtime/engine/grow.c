@@ -116,7 +116,8 @@ static bool take_pages(FtxEngine *e, Request *r, uint32_t pages, uint32_t least,
     if (r->n_pages + n < least)
         return false;
     pages_take(&e->pages, r->pages + r->n_pages, n);
-    if (n)
+    *s = grow_clean(e, r->pages + r->n_pages, n, err);
+    if (n && !*s)
         *s = table_put(e, &e->page_table, r->slot, r->n_pages, r->pages + r->n_pages, n, err);
     r->n_pages += n;
     return true;
@@ -160,5 +161,27 @@ FtxStatus grow_wipe(FtxEngine *e, const Request *r, FtxError *err)
             prefix_drop(e->pages.prefix, page);
         s = e->api->wipe(e->session, (uint32_t)page, err);
     }
+    return s;
+}
+
+/* A prompt that was cancelled or preempted before its end. Its pages may be found by those who begin alike, so they are wiped
+ * when others take them. */
+void grow_doubt(FtxEngine *e, const Request *r)
+{
+    const uint32_t written = ((uint32_t)r->fed + e->facts->kv_block - 1) / e->facts->kv_block;
+
+    for (uint32_t i = 0; i < written && i < r->n_pages && !r->checked; i++)
+        e->pages.doubtful[r->pages[i]] = true;
+}
+
+FtxStatus grow_clean(FtxEngine *e, const int32_t *page, uint32_t n, FtxError *err)
+{
+    FtxStatus s = FTX_OK;
+
+    for (uint32_t i = 0; i < n && !s; i++)
+        if (e->pages.doubtful[page[i]]) {
+            e->pages.doubtful[page[i]] = false;
+            s = e->api->wipe(e->session, (uint32_t)page[i], err);
+        }
     return s;
 }

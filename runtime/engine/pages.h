@@ -15,6 +15,7 @@ typedef struct Pages {
     uint32_t n, all; /* n are free */
     uint32_t fresh;  /* pages from here on were never taken */
     Prefix *prefix;  /* known pages; NULL: none is ever known */
+    bool *doubtful;  /* [all]: nobody has seen whether what stands in a page is finite numbers (grow.c) */
 } Pages;
 
 void pages_init(Pages *p, uint32_t all);                   /* all are free; the arrays are the caller's */

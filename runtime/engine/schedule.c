@@ -167,11 +167,13 @@ FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err)
     assert(taken && e->free_slots); /* schedule_can_admit */
     (void)taken;
     r->slot = e->free_slot[--e->free_slots];
+    s = grow_clean(e, r->pages + shared, r->n_pages - shared, err);
     r->fed = swap_in(e, r, shared);
     r->placed = r->fed;
+    r->checked = false;
     r->known_pages = shared;
     r->cached = r->preemptions ? r->cached : (int)(r->found_pages * e->facts->kv_block);
-    if (r->fed)
+    if (!s && r->fed)
         s = table_put(e, &e->history, r->slot, 0, r->ids, (uint32_t)r->fed, err);
     if (!s)
         s = table_put(e, &e->page_table, r->slot, 0, r->pages, r->grows ? r->n_pages : r->own_pages, err);
@@ -191,6 +193,7 @@ FtxStatus schedule_tell(FtxEngine *e, FtxError *err)
 
 void schedule_release(FtxEngine *e, Request *r)
 {
+    grow_doubt(e, r);
     pages_give(&e->pages, r->pages, r->n_pages);
     e->free_slot[e->free_slots++] = r->slot;
     if (e->facts->sources && --e->source_users[r->source_slot] == 0)

@@ -3,6 +3,7 @@
  * The text's tokens are fed as rows of one token each, all of one slot. They are rows of a prompt (Row.scored): that kernel
  * of attention reads the cache after the step has appended all keys and values, and each row sees it up to its own position,
  * so rows of one text may stand side by side. The log-probability of the next token comes from each row's raw logits. */
+#include <math.h>
 #include <string.h>
 
 #include "engine.h"
@@ -138,6 +139,8 @@ static FtxStatus score_text(FtxEngine *e, const int32_t *ids, size_t n, float *l
         s = score_rows(e, r, at, rows, logprobs + at, e->prompt_top,
                        logits ? logits + (size_t)at * e->facts->vocab : NULL, err);
     }
+    for (size_t i = 0; i + 1 < n && !s; i++)
+        r->fed = isnan(logprobs[i]) ? (int)n : r->fed; /* for grow_doubt */
     schedule_release(e, r);
     e->flight = (Flight){.row = e->flight.row};
     return s;

@@ -141,6 +141,7 @@ static FtxStatus land_row(FtxEngine *e, const Flight *f, int i, FtxError *err)
     }
     r->fed = r->length = length;
     r->unread = false;
+    r->checked = true;
     if (s)
         return s;
     reuse_landed(e, r, length);

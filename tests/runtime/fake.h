@@ -41,6 +41,7 @@ typedef struct FakeDevice {
     int32_t token;     /* results have it in place of theirs; 0: theirs */
     uint32_t nan_seed; /* keys of requests with this seed are NaN from position nan_at on; 0: none */
     int nan_at;
+    bool nan_any;               /* those of all requests are */
     int wipes;                  /* of KV pages */
     int wipes_until_failure;    /* that one fails; 0: none */
     FtxStatus trace;            /* of DeviceApi.trace */

@@ -237,6 +237,9 @@ struct Session {
     int issued, done;                 /* runs; the second is counted by the thread */
     bool failed;
     uint32_t begun; /* program of a run whose second part is still to come, + 1; the thread's */
+    uint32_t
+        wiped[64]; /* pages that are wiped between the two parts: behind the first, which works here with the second */
+    uint32_t n_wiped;
     unsigned random;
 };
 
@@ -381,7 +384,7 @@ static void check_early_reads(Session *s, const Command *c)
 /* The mark of a key at `pos` of a row with these parameters. */
 static int32_t not_finite(const FtxParams *p, int pos)
 {
-    return fake.nan_seed && p->seed_low == fake.nan_seed && pos >= fake.nan_at ? NOT_FINITE : 0;
+    return (fake.nan_any || (fake.nan_seed && p->seed_low == fake.nan_seed)) && pos >= fake.nan_at ? NOT_FINITE : 0;
 }
 
 /* Of the ids that row i's mask allows the one with the largest logit; ends are banned below min_length. As on a GPU, any id
@@ -449,7 +452,7 @@ static void run_row(Session *s, int i)
             ((float *)named_state(s, FTX_NAMED_hidden))[(size_t)(r->q_start + k) * f->states + c] =
                 fake_state(ids, token[k].pos + 1, c);
     for (uint32_t v = 0; v < f->vocab; v++)
-        logits[v] = fake_logit(ids, n, v);
+        logits[v] = nan ? NAN : fake_logit(ids, n, v);
     if (!r->emit)
         return;
     for (int k = n; k % (int)f->kv_block; k++) /* kernels multiply these by zero */
@@ -505,6 +508,13 @@ static void copy_masks(Session *s, const Command *c)
            (size_t)c->n * row);
 }
 
+static void wipe(Session *s, uint32_t page)
+{
+    const uint32_t block = s->device->artifact->facts->kv_block;
+
+    memset(s->kv + (size_t)page * block, 0, block * sizeof *s->kv);
+}
+
 static void do_command(Session *s, const Command *c)
 {
     if (c->kind == COMMAND_FINISH && !s->failed) {
@@ -512,9 +522,14 @@ static void do_command(Session *s, const Command *c)
         s->begun = 0;
         copy_masks(s, c);
         do_run(s, c);
+        while (s->n_wiped)
+            wipe(s, s->wiped[--s->n_wiped]);
     } else if (c->kind == COMMAND_BEGIN) {
         EXPECT(!s->begun, "%u", s->begun);
         s->begun = c->program + 1;
+    } else if (c->kind == COMMAND_WIPE && s->begun) {
+        EXPECT(s->n_wiped < 64, "%u", s->n_wiped);
+        s->wiped[s->n_wiped++ % 64] = c->page;
     } else if (s->begun && c->kind != COMMAND_END && !s->failed) {
         wrong("command %d between the two parts of a run", c->kind);
     } else if (c->kind == COMMAND_UPLOAD) {
@@ -530,9 +545,7 @@ static void do_command(Session *s, const Command *c)
         if (c->back) /* nobody may read it again; a page of the cache may still be found */
             memset(out, 0x55, block * sizeof *out);
     } else if (c->kind == COMMAND_WIPE) {
-        const uint32_t block = s->device->artifact->facts->kv_block;
-
-        memset(s->kv + (size_t)c->page * block, 0, block * sizeof *s->kv);
+        wipe(s, c->page);
     } else if (c->kind == COMMAND_RUN && !s->failed) {
         do_run(s, c);
     }

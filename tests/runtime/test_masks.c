@@ -337,8 +337,8 @@ static void test_failure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts),  cmocka_unit_test(test_order),     cmocka_unit_test(test_on_host),
-        cmocka_unit_test(test_banned), cmocka_unit_test(test_cancelled), cmocka_unit_test(test_failure),
+        cmocka_unit_test(test_texts),   cmocka_unit_test(test_order),     cmocka_unit_test(test_on_host),
+        cmocka_unit_test(test_banned),  cmocka_unit_test(test_cancelled), cmocka_unit_test(test_failure),
         cmocka_unit_test(test_goes_on),
     };
 

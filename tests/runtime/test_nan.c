@@ -1,5 +1,7 @@
 /* test_nan.c - logits that are not finite numbers: their request ends, the others do not notice, and what it has left in the KV
  * cache harms nobody. Engine on the fake device, whose kernels look behind a sequence's last position as those of GPUs do. */
+#include <math.h>
+
 #include "jobs.h"
 
 enum { JOBS = 6 };
@@ -155,6 +157,132 @@ static void test_masked(void **state)
     close_bed(&b);
 }
 
+/* Masks that the device applies: pages are wiped between the two parts of the next run. */
+static void test_masked_on_device(void **state)
+{
+    (void)state;
+    for (int turn = 0; turn < 6; turn++) {
+        FakeSizes sizes = fake_sizes();
+        Job job[JOBS];
+        Bed b;
+
+        reset_fake(true, turn % 2 ? 50 : 0);
+        sizes.n_ends = 0;
+        sizes.masks = true;
+        open_bed(&b, &sizes);
+        for (int again = 0; again < 2; again++) {
+            fake.nan_seed = again ? 0 : 3;
+            fake.nan_at = (int[]){2, 9, 18}[turn / 2];
+            for (int i = 0; i < JOBS; i++) {
+                make_job(&job[i], 7 + i, (uint64_t)i + 1);
+                job[i].request.max_new = 20;
+                job[i].request.mask = i % 2 ? NULL : allow_all;
+                expect(&b, &job[i]);
+                submit(&b, &job[i]);
+            }
+            run(&b);
+            for (int i = 0; i < JOBS; i++)
+                if (job[i].request.seed != fake.nan_seed)
+                    assert_int_equal(job[i].n_got, 20);
+                else
+                    assert_int_equal(job[i].finish, FTX_FINISH_NAN);
+            assert_idle(b.engine);
+        }
+        close_bed(&b);
+    }
+}
+
+/* A prompt that is cancelled before its end, so that nobody has seen its logits, and a text that is scored: their pages harm
+ * nobody. */
+static void test_left(void **state)
+{
+    (void)state;
+    for (int turn = 0; turn < 8; turn++) {
+        const bool scored = turn / 4;
+        const FtxOptions o = {.size = sizeof o, .prefix_cache = turn / 2 % 2};
+        FakeSizes sizes = fake_sizes();
+        Job job[JOBS];
+        FtxError err;
+        Job j;
+        Bed b;
+
+        reset_fake(turn % 2, 0);
+        sizes.n_ends = 0;
+        sizes.tokens = 8;
+        b.sizes = sizes;
+        fake_artifact(&b.artifact, &sizes);
+        assert_int_equal(fake_model(&b.artifact, NULL, &b.model, &err), FTX_OK);
+        assert_int_equal(ftx_engine_open(b.model, &o, &b.engine, &err), FTX_OK);
+        make_jobs(&b, job, 7);
+        submit_all(&b, job);
+        run(&b);
+        fake.nan_any = true;
+        fake.nan_at = 1;
+        make_job(&j, 30, 100);
+        if (scored) {
+            float logprobs[30];
+
+            assert_int_equal(ftx_engine_score(b.engine, j.prompt, 30, logprobs, &err), FTX_OK);
+            assert_true(isnan(logprobs[28]));
+        } else {
+            submit(&b, &j);
+            step(&b);
+            step(&b);
+            assert_int_equal(ftx_engine_cancel(b.engine, j.id, NULL), FTX_OK);
+            run(&b);
+            assert_int_equal(j.finish, FTX_FINISH_CANCEL);
+        }
+        fake.nan_any = false;
+        for (int again = 0; again < 3; again++) {
+            make_jobs(&b, job, 7);
+            submit_all(&b, job);
+            run(&b);
+            for (int i = 0; i < JOBS; i++)
+                compare(&job[i]);
+        }
+        close_bed(&b);
+    }
+}
+
+/* The same pages, some of which a request takes as it grows. */
+static void test_left_and_grown(void **state)
+{
+    const FtxOptions o = {.size = sizeof o, .overcommit = true};
+    FakeSizes sizes = fake_sizes();
+    Job left, grown;
+    FtxError err;
+    Bed b;
+
+    (void)state;
+    reset_fake(true, 0);
+    sizes.n_ends = 0;
+    sizes.context = 160;
+    sizes.kv_pages = 200;
+    b.sizes = sizes;
+    fake_artifact(&b.artifact, &sizes);
+    assert_int_equal(fake_model(&b.artifact, NULL, &b.model, &err), FTX_OK);
+    assert_int_equal(ftx_engine_open(b.model, &o, &b.engine, &err), FTX_OK);
+    fake.nan_any = true;
+    make_job(&left, 150, 100);
+    submit(&b, &left);
+    for (int i = 0; i < 6; i++)
+        step(&b);
+    assert_int_equal(ftx_engine_cancel(b.engine, left.id, NULL), FTX_OK);
+    run(&b);
+    fake.nan_any = false;
+    make_job(&grown, 5, 1);
+    grown.request.max_new = 120;
+    expect(&b, &grown);
+    submit(&b, &grown);
+    step(&b);
+    assert_in_range(fake.wipes, 1, 20); /* not yet all */
+    run(&b);
+    compare(&grown);
+    assert_in_range(fake.wipes, 25, 38);
+    assert_idle(b.engine);
+    close_bed(&b);
+}
+
 /* Where the page cannot be wiped, or a source's keys would stay, the engine ends. */
 static void test_cannot(void **state)
 {
@@ -195,7 +323,9 @@ static void test_cannot(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_of_six), cmocka_unit_test(test_samples),
-                                       cmocka_unit_test(test_masked), cmocka_unit_test(test_cannot)};
+                                       cmocka_unit_test(test_masked),     cmocka_unit_test(test_masked_on_device),
+                                       cmocka_unit_test(test_left),       cmocka_unit_test(test_left_and_grown),
+                                       cmocka_unit_test(test_cannot)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
