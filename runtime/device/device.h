@@ -78,7 +78,7 @@ typedef struct DeviceApi {
      * `keep` enqueues the copy of a page of the cache to one of these, or back. NULL: the device has none (ranks). */
     FtxStatus (*keep_open)(Session *s, uint32_t n, FtxError *err);
     FtxStatus (*keep)(Session *s, uint32_t kept, uint32_t page, bool back, FtxError *err);
-    /* Enqueues zeros for a page of the cache, which holds numbers that are not finite: kernels multiply what is behind a
+    /* Enqueues zeros for a page of the cache, which may hold numbers that are not finite: kernels multiply what is behind a
      * sequence's last position by zero. */
     FtxStatus (*wipe)(Session *s, uint32_t page, FtxError *err);
 

@@ -299,6 +299,43 @@ static void test_goes_on(void **state)
     close_bed(&b);
 }
 
+/* Requests that are preempted and come back, by recomputing or with pages on the host: each mask is asked once all the same. */
+static void test_preempted(void **state)
+{
+    enum { N = 6, FRESH = 150 };
+
+    (void)state;
+    for (int swap = 0; swap < 2; swap++) {
+        const FtxOptions o = {
+            .size = sizeof o, .overcommit = true, .prefix_cache = true, .swap_bytes = swap ? 1 << 20 : 0};
+        FakeSizes sizes = sizes_of(true);
+        static Job job[N];
+        Rule rule[N];
+        FtxError err;
+        Bed b;
+
+        reset_fake(true, 20);
+        sizes.context = 200;
+        sizes.kv_pages = 100;
+        b.sizes = sizes;
+        fake_artifact(&b.artifact, &sizes);
+        assert_int_equal(fake_model(&b.artifact, NULL, &b.model, &err), FTX_OK);
+        assert_int_equal(ftx_engine_open(b.model, &o, &b.engine, &err), FTX_OK);
+        for (int i = 0; i < N; i++) {
+            ask(&b, &job[i], &rule[i], 3 + i, FRESH, (size_t)i % 3);
+            rule[i].stop_at = rule[i].none_at = FRESH;
+        }
+        run(&b);
+        for (int i = 0; i < N; i++) {
+            assert_int_equal(job[i].n_got, FRESH);
+            for (int k = 0; k < FRESH; k++)
+                assert_int_equal(job[i].got[k] % 3, (i + k) % 3);
+        }
+        assert_true(b.engine->stats.preemptions > 0);
+        close_bed(&b);
+    }
+}
+
 /* A device that fails in the second part ends all requests. */
 static void test_failure(void **state)
 {
@@ -339,7 +376,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_texts),   cmocka_unit_test(test_order),     cmocka_unit_test(test_on_host),
         cmocka_unit_test(test_banned),  cmocka_unit_test(test_cancelled), cmocka_unit_test(test_failure),
-        cmocka_unit_test(test_goes_on),
+        cmocka_unit_test(test_goes_on), cmocka_unit_test(test_preempted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
