@@ -1,4 +1,5 @@
--- gpt2.lua - decoder: LayerNorm, learned positions, biases everywhere, GELU. Radford et al. 2019.
+-- gpt2.lua - decoder: LayerNorm, learned positions, biases everywhere, GELU. Radford et al. 2019; with `norm_after` the
+-- first GPT, Radford et al. 2018.
 -- Its model is specs/gpt2-124m.lua.
 --
 -- T tokens of a step, S sequences, D hidden, H heads, E head_dim, F ffn, V vocab.
@@ -17,6 +18,8 @@ local fields = {
   scale_attention = config.flag(true),                              -- scores / sqrt(E)
   scale_by_layer = config.flag(false),                              -- scores / (layer + 1)
   tie_embeddings = config.flag(true),
+  norm_after = config.flag(false),                                  -- norms of the sums, and none at the end
+  names = config.options({ tokens = "transformer.wte", positions = "transformer.wpe" }), -- of the embeddings
   outputs_first = config.flag(false),                               -- matrices are stored as [N, K]
   attention = config.word({ "cache", "causal", "full" }, "cache"),  -- as decoder.lua
   classes = config.count(0, 2 ^ 20, 0),                             -- so are these
@@ -69,18 +72,23 @@ return function(given)
     unused = { "transformer.h.*.attn.bias", "transformer.h.*.attn.masked_bias", -- the causal mask
                (c.tie_embeddings or c.attention ~= "cache") and "lm_head.weight" or nil },
     heads = c.attention ~= "cache" and { "score.", "classifier.", "qa_outputs." } or nil,
-    copies = c.tie_embeddings and c.attention == "cache" and { "lm_head.weight", "transformer.wte.weight" } or nil,
+    copies = c.tie_embeddings and c.attention == "cache" and { "lm_head.weight", c.names.tokens .. ".weight" } or nil,
   }
-  local embedding = nn.weight("transformer.wte.weight", { c.vocab, c.hidden })
-  local positions = nn.weight("transformer.wpe.weight", { c.positions, c.hidden })
+  local embedding = nn.weight(c.names.tokens .. ".weight", { c.vocab, c.hidden })
+  local positions = nn.weight(c.names.positions .. ".weight", { c.positions, c.hidden })
   local h = nn.embed(nn.ids(), embedding) + nn.positions(positions) -- [T, D]
   for i = 0, c.layers - 1 do
     local layer = "transformer.h." .. i
-    h = h + attention(c, norm(c, h, layer .. ".ln_1"), layer .. ".attn", i)
-    h = h + mlp(c, norm(c, h, layer .. ".ln_2"), layer .. ".mlp")
+    if c.norm_after then
+      h = norm(c, h + attention(c, h, layer .. ".attn", i), layer .. ".ln_1")
+      h = norm(c, h + mlp(c, h, layer .. ".mlp"), layer .. ".ln_2")
+    else
+      h = h + attention(c, norm(c, h, layer .. ".ln_1"), layer .. ".attn", i)
+      h = h + mlp(c, norm(c, h, layer .. ".ln_2"), layer .. ".mlp")
+    end
   end
   if c.attention ~= "cache" then
-    h = norm(c, h, "transformer.ln_f")                              -- [T, D]
+    if not c.norm_after then h = norm(c, h, "transformer.ln_f") end -- [T, D]
     local function classes(x, bias)
       local w = nn.weight(c.classifier[1] .. ".weight", { c.classes, c.hidden })
       return nn.linear(x, w, bias and nn.weight(c.classifier[1] .. ".bias", { c.classes }))
@@ -89,7 +97,8 @@ return function(given)
     if c.classes > 0 then return nn.vectors(h, classes(nn.select_last(h))) end
     return nn.vectors(h, c.attention == "causal" and nn.select_last(h) or nn.pool_mean(h))
   end
-  h = norm(c, nn.select_last(h), "transformer.ln_f")                -- [S, D]
+  h = nn.select_last(h)                                             -- [S, D]
+  if not c.norm_after then h = norm(c, h, "transformer.ln_f") end
   local head = c.tie_embeddings and embedding or nn.weight("lm_head.weight", { c.vocab, c.hidden })
   return nn.sample(nn.linear(h, head))                              -- [S, V] logits, then tokens
 end

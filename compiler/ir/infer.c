@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The attribute freqs: n frequencies, 0 or more. */
+/* The attribute freqs: n frequencies; a pair with one below 0 turns the other way. */
 static bool want_freqs(const Query *q, int64_t n)
 {
     const char *at = ir_word(q->attrs, "freqs");
@@ -17,9 +17,8 @@ static bool want_freqs(const Query *q, int64_t n)
     for (char *end; *at; at = end, found++) {
         const double f = strtod(at, &end);
 
-        if (end == at || !isfinite(f) || f < 0)
-            return diag_error(q->d, q->loc, "rope_table: freqs has \"%.20s\", it must be finite numbers of 0 or more",
-                              at);
+        if (end == at || !isfinite(f))
+            return diag_error(q->d, q->loc, "rope_table: freqs has \"%.20s\", it must be finite numbers", at);
         end += *end == ' ';
     }
     if (found == n)

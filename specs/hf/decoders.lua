@@ -6,6 +6,7 @@ local hf = require "lib.hf"
 local ropes = require "lib.rope"
 local decoder = require "decoder"
 local gpt2 = require "hf/GPT2LMHeadModel"
+local openai_gpt = require "hf/OpenAIGPTLMHeadModel"
 local fields = require "lib.fields"
 local harmless = require("lib.harmless").decoders
 local windows, window, same_window, clip, same_bias, granite, hunyuan =
@@ -29,13 +30,6 @@ local llama = {
     gate = "mlp.gate_proj", up = "mlp.up_proj", down = "mlp.down_proj",
   },
 }
-
--- One LayerNorm without bias before attention and feed-forward.
-local function cohere(config, c)
-  same_bias(config, c, "attention_bias")
-  c.norm_bias, c.parallel = false, true
-  c.logits_scale = config:number("logit_scale", 1e-6, 2 ^ 20, 0.0625)
-end
 
 local function glm(config, c) c.qkv_bias = config:flag("attention_bias", true) end
 
@@ -285,6 +279,26 @@ local classes = {
       c.ffn_bias = config:flag("mlp_bias", false)
     end,
   },
+  GraniteSWAForCausalLM = {
+    type = "granite_swa", eps = 1e-5, kv_heads = 4, tie = true, positions = 8192, names = { sinks = "self_attn.sinks" },
+    set = function(config, c, positions)
+      granite(config, c)
+      fields.granite_windows(config, c, positions)
+      c.ffn_bias = config:flag("mlp_bias", false)
+    end,
+  },
+  -- Norms without gain, one of them of the embeddings; heads are normed behind RoPE, which turns the other way
+  NanoChatForCausalLM = {
+    type = "nanochat", activation = "relu2",
+    names = { gate = false, up = "mlp.fc1", down = "mlp.fc2", embedding_norm = "model.norm" },
+    set = function(config, c)
+      same_bias(config, c, "attention_bias")
+      c.norm_gain, c.norm_heads, c.norm_rotated = false, true, true
+      c.logits_cap = fields.cap(config, "final_logit_softcapping", 15.0)
+      if c.rope.dim ~= c.head_dim then config:refuse("partial_rotary_factor", "1: the class does not read it") end
+      c.rope = ropes.backwards(c.rope) or config:refuse("rope_parameters", "rope_type default, dynamic, yarn or longrope")
+    end,
+  },
   StableLmForCausalLM = {
     type = "stablelm", norm = "layer", eps = 1e-5, kv_heads = 32, partial = 0.25, positions = 4096,
     fields = { eps = "layer_norm_eps", head_dim = false },
@@ -326,7 +340,7 @@ local classes = {
     fields = { eps = "layer_norm_eps" },
     names = { ffn_norm = false },
     set = function(config, c)
-      cohere(config, c)
+      fields.cohere(config, c)
       if config:flag("use_qk_norm", false) then
         c.norm_heads, c.norm_each, c.names.q_norm, c.names.k_norm = true, "matrix", "self_attn.q_norm", "self_attn.k_norm"
       end
@@ -338,7 +352,7 @@ local classes = {
     names = { ffn_norm = false },
     set = function(config, c)
       local every = config:count("sliding_window_pattern", 1, 1024, 4)
-      cohere(config, c)
+      fields.cohere(config, c)
       c.windows = windows(config, c.layers, window(config, 4096), function(i) return (i + 1) % every ~= 0 end)
       for i = 1, c.layers do c.unrotated[i] = c.windows[i] == 0 end
     end,
@@ -587,6 +601,8 @@ local function gpt2_encoder(config, head)
   return model
 end
 readers.GPT2Model = gpt2_encoder
+readers.types["openai-gpt"] = "OpenAIGPTLMHeadModel"
+readers.OpenAIGPTModel = function(config) return openai_gpt(config, readers.attention(config)) end
 for _, head in ipairs(heads) do
   readers["GPT2" .. head] = function(config) return gpt2_encoder(config, not config.vectors and head or nil) end
 end

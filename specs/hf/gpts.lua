@@ -38,6 +38,20 @@ return {
       end
     end,
   },
+  PersimmonForCausalLM = {
+    type = "persimmon", norm = "layer", eps = 1e-5, activation = "relu2", partial = 0.5, positions = 16384,
+    fields = { kv_heads = false, head_dim = false, eps = "layer_norm_eps" },
+    names = { qkv = "self_attn.query_key_value", out = "self_attn.dense", gate = false, up = "mlp.dense_h_to_4h",
+              down = "mlp.dense_4h_to_h", final_norm = "model.final_layernorm" },
+    unused = { "model.layers.*.self_attn.rotary_emb.inv_freq" },
+    set = function(config, c)
+      c.groups = c.heads
+      c.qkv_bias, c.out_bias, c.ffn_bias = true, true, true
+      if config:flag("qk_layernorm", true) then
+        c.norm_heads, c.names.q_norm, c.names.k_norm = true, "self_attn.q_layernorm", "self_attn.k_layernorm"
+      end
+    end,
+  },
   GPTJForCausalLM = {
     type = "gptj", norm = "layer", eps = 1e-5, activation = "gelu_new", style = "neighbour", widening = 4,
     fields = { hidden = "n_embd", layers = "n_layer", heads = "n_head", ffn = "n_inner", kv_heads = false,

@@ -334,6 +334,20 @@ local classes = {
       if shared > 0 then c.experts.shared = shared end
     end,
   },
+  GraniteMoeSWAForCausalLM = {
+    type = "granitemoe_swa",
+    names = fields.with(granite_names, {
+      sinks = "self_attn.sinks", router = "block_sparse_moe.router", expert_gate_up = "block_sparse_moe.experts.gate_up_proj",
+      expert_down = "block_sparse_moe.experts.down_proj",
+    }),
+    set = function(config, c, positions)
+      granite_experts(config, c)
+      fields.granite_windows(config, c, positions)
+      local shared = config:count("shared_intermediate_size", 0, 2 ^ 20, 0)
+      if shared > 0 then c.experts.shared = shared end
+      c.experts.suffix = ""
+    end,
+  },
   -- Granite 4 whose layers all have attention
   GraniteMoeHybridForCausalLM = {
     type = "granitemoehybrid",
@@ -348,6 +362,38 @@ local classes = {
       else
         granite_experts(config, c)
         c.experts.shared = shared
+      end
+    end,
+  },
+  -- Command A+: the first layers may be dense, with a pattern of windows of their own
+  Cohere2MoeForCausalLM = {
+    type = "cohere2_moe", norm = "layer", eps = 1e-5, head_dim = 128, tie = true, style = "neighbour", positions = 8192,
+    fields = { eps = "layer_norm_eps" },
+    names = with(with(expert_names {}, shared_names), { ffn_norm = false }),
+    set = function(config, c)
+      local first = config:count("first_k_dense_replace", 0, 1024, 0)
+      local every = config:count("sliding_window_pattern", 1, 1024, 4)
+      local dense_every = config:count("prefix_dense_sliding_window_pattern", 1, 1024, 1)
+      local e = experts(config, 8, 2, c.ffn)
+      fields.cohere(config, c)
+      if config:value("rms_norm_eps") then c.norm, c.norm_eps = "rms", config:number("rms_norm_eps", 1e-30, 1) end
+      c.windows = fields.windows(config, c.layers, fields.window(config, 4096), function(i)
+        if i < first then return (i + 1) % dense_every ~= 0 end
+        return (i - first + 1) % every ~= 0
+      end)
+      e.dense = {}
+      for i = 1, c.layers do e.dense[i] = i <= first end
+      c.experts = e
+      sparse_layers(config, c)
+      for i = 1, c.layers do c.unrotated[i] = c.windows[i] == 0 and not (e.dense[i] and dense_every == 1) end
+      local sigmoid = config:word("expert_selection_fn", { softmax = false, sigmoid = true }, "softmax")
+      local renorm = config:flag("norm_topk_prob", true)            -- of sigmoids
+      if sigmoid then e.score, e.renorm = "sigmoid", renorm else e.order = "topk_softmax" end
+      local shared = config:count("num_shared_experts", 0, 1024, 0)
+      local average = config:word("shared_expert_combination_strategy", { average = true, sum = false }, "average")
+      if shared > 0 then e.shared, e.average = shared * e.ffn, average end
+      if config:value("prefix_dense_intermediate_size") then
+        c.ffn = config:count("prefix_dense_intermediate_size", 1, 2 ^ 20)
       end
     end,
   },

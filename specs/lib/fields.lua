@@ -57,6 +57,31 @@ function fields.granite(config, c)
   c.logits_scale = 1 / config:number("logits_scaling", 1e-6, 1e6, 1.0)
 end
 
+-- Granite with windows: a sink for each head, and a theta of their own for each layer, 0 for one without RoPE.
+function fields.granite_windows(config, c, positions)
+  local thetas, at = config:value("layer_rope_theta"), hf.rope_object(config)
+  c.windows = fields.windows(config, c.layers, fields.window(config, 128), function(i) return i % 4 ~= 0 end)
+  if thetas == nil then return end
+  c.own = {}
+  for i = 1, c.layers do
+    local theta = type(thetas) == "table" and #thetas == c.layers and thetas[i] or nil
+    if not math.type(theta) or theta < 0 then
+      config:refuse("layer_rope_theta", "a list of numbers of 0 or more, one for each layer")
+    end
+    local values = fields.with(at and at.values or {}, { rope_theta = theta, partial_rotary_factor = c.rope.dim / c.head_dim })
+    c.unrotated[i] = theta == 0
+    c.own[i] = theta > 0 and
+      { rope = hf.rope(hf.file(config.path, { rope_parameters = values }), c.head_dim, positions, nil, {}) } or {}
+  end
+end
+
+-- Cohere: one LayerNorm without bias before attention and feed-forward.
+function fields.cohere(config, c)
+  fields.same_bias(config, c, "attention_bias")
+  c.norm_bias, c.parallel = false, true
+  c.logits_scale = config:number("logit_scale", 1e-6, 2 ^ 20, 0.0625)
+end
+
 -- EXAONE 4: layers with a window have RoPE, the others none if there are any with a window.
 function fields.exaone_windows(config, c)
   local size, pattern = fields.window(config, 4096), 4

@@ -5,6 +5,7 @@
 --   dense               by layer: true if the layer has a feed-forward in place of experts
 --   shared              rows of the gate of a shared expert, which is added for all tokens. With names.shared_router its
 --                       result is multiplied with the sigmoid of one logit
+--   average             half of the sum of both is added
 --   shared_bias         a shared expert without such a router has biases
 --   order, score, renorm, groups, groups_kept, group_by, scale, near    of nn.route
 --   router_bias         the router's product has a bias
@@ -80,5 +81,7 @@ end
 
 return function(c, x, name)
   local y = chosen(c, x, name)
-  return c.experts.shared and y + shared(c, x, name) or y
+  if not c.experts.shared then return y end
+  y = y + shared(c, x, name)
+  return c.experts.average and 0.5 * y or y
 end

@@ -11,6 +11,15 @@ local function plain(theta, dim, pairs)
   return freqs
 end
 
+-- The same the other way round; nil: options with scaling.
+function rope.backwards(options)
+  local made, freqs = { dim = options.dim, amplitude = options.amplitude }, options.freqs
+  if not freqs and options.scaling then return nil end
+  made.freqs = {}
+  for i, f in ipairs(freqs or plain(options.theta, options.dim)) do made.freqs[i] = -f end
+  return made
+end
+
 -- Position interpolation. Chen et al. 2023.
 function rope.linear(theta, dim, factor)
   local freqs = plain(theta, dim)

@@ -161,8 +161,6 @@ static void test_mistakes(void **state)
          "rope: freqs must be a list of 2 numbers, one for each pair of dim"},
         {NN("nn.rope(h, { freqs = 1 })"), NULL, "rope: freqs must be a list of 8 numbers, one for each pair of dim"},
         {NN("nn.rope(h, { dim = 4, freqs = { 1, 'x' } })"), NULL, "rope: a number of freqs must be a finite number"},
-        {NN("nn.rope(h, { dim = 4, freqs = { 1, -1 } })"), NULL,
-         "rope_table: freqs has \"-1\", it must be finite numbers of 0 or more"},
         {NN("nn.rope(h, { dim = 4, freqs = { 1, 1 }, theta = 10000 })"), NULL,
          "rope: freqs stands in place of theta and scaling; give one of them"},
         {NN("nn.distance_bias(x)"), NULL, "distance_bias: w must be a weight, it is the result of embed"},

@@ -343,12 +343,12 @@ static void test_rope(void **state)
 static void test_rope_freqs(void **state)
 {
     Fixture f = begin(NULL);
-    const double freqs[] = {1, 0.25, 0};
+    const double freqs[] = {1, -0.25, 0};
     const Id id = rope(f.spec.graph, 6, 10000, 5);
     const float *t;
     (void)state;
 
-    ir_attr_word(f.spec.graph, id, "freqs", "1 0.25 0");
+    ir_attr_word(f.spec.graph, id, "freqs", "1 -0.25 0");
     ir_attr_float(f.spec.graph, id, "amplitude", 1.5);
     t = table(&f, id);
     for (int p = 0; p < 5; p++)

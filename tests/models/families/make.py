@@ -105,6 +105,10 @@ MAMBA = ["mamba_chunk_size", "mamba_conv_bias", "mamba_d_conv", "mamba_d_head", 
 DBRX = (dict(kv_n_heads=3), dict(ffn_hidden_size=20, moe_num_experts=5, moe_jitter_eps=0.01, moe_loss_weight=0.05),
         dict(ffn_hidden_size=20, moe_num_experts=4, moe_top_k=2, moe_normalize_expert_weights=None, ffn_act_fn=dict(name="gelu")))
 
+# of the first GPT; of its other head
+GPT = dict(COMMON, n_embd=48, n_layer=2, n_head=3, n_positions=72)
+SUMMARY = ["summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj"]
+
 # without positions in its file
 BAICHUAN_13B = dict(COMMON, hidden_size=96, num_hidden_layers=2, num_attention_heads=6, intermediate_size=88, model_max_length=72)
 
@@ -464,6 +468,55 @@ CASES = {
                                 attn_config=dict(rope_theta=1e4, clip_qkv=8.0), ffn_config=DBRX[2]),
                    {"attn_config": dict(rope_theta=1e4, clip_qkv=8.0), "ffn_config": DBRX[2],
                     **without("rope_parameters", "num_key_value_heads", "tie_word_embeddings")}, ["emb_pdrop"]),
+    "nanochat": ("NanoChat", dict(SIZES, num_key_value_heads=1, rms_norm_eps=1e-3, attention_bias=True, final_logit_softcapping=3.0,
+                                  **rope(3e3)), without("hidden_act")),
+    "nanochat-plain": ("NanoChat", dict(SIZES, tie_word_embeddings=True, hidden_act="gelu", final_logit_softcapping=None),
+                       {"final_logit_softcapping": NULL, **without("rms_norm_eps", "num_key_value_heads", "rope_parameters",
+                                                                   "attention_bias")}),
+    "nanochat-yarn": ("NanoChat", dict(SIZES, num_key_value_heads=3, **YARN),
+                      without("final_logit_softcapping", "tie_word_embeddings")),
+    "persimmon": ("Persimmon", dict(SIZES, layer_norm_eps=1e-3, **rope(3e3, 0.25)),
+                  without("qk_layernorm", "hidden_act", "tie_word_embeddings")),
+    "persimmon-plain": ("Persimmon", dict(SIZES, qk_layernorm=False, tie_word_embeddings=True, hidden_act="gelu"),
+                        {"rope_parameters": None, "rope_theta": 300.0, **without("layer_norm_eps", "partial_rotary_factor")}),
+    "granite-swa": ("GraniteSWA", dict(SIZES, num_hidden_layers=3, num_key_value_heads=1, attention_multiplier=0.15,
+                                       embedding_multiplier=3.0, residual_multiplier=0.4, logits_scaling=2.5, sliding_window=5,
+                                       layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                                       layer_rope_theta=[3e3, 0, 200.0], rms_norm_eps=1e-3), {}, ["rope_theta"]),
+    "granite-swa-plain": ("GraniteSWA", dict(SIZES, hidden_size=128, num_hidden_layers=5, num_attention_heads=8, num_key_value_heads=4,
+                                             sliding_window=4, attention_bias=True, mlp_bias=True, tie_word_embeddings=False,
+                                             **rope(300.0)),
+                          without("attention_multiplier", "embedding_multiplier", "residual_multiplier", "logits_scaling",
+                                  "num_key_value_heads", "rms_norm_eps", "layer_types", "layer_rope_theta")),
+    "granitemoe-swa": ("GraniteMoeSWA", dict(SIZES, num_hidden_layers=3, num_key_value_heads=1, num_local_experts=6,
+                                             num_experts_per_tok=3, shared_intermediate_size=36, attention_multiplier=0.15,
+                                             embedding_multiplier=3.0, residual_multiplier=0.4, logits_scaling=2.5, sliding_window=5,
+                                             layer_types=["sliding_attention", "sliding_attention", "full_attention"],
+                                             layer_rope_theta=[0, 900.0, 3e3], rms_norm_eps=1e-3), {}, ["rope_theta"]),
+    "granitemoe-swa-plain": ("GraniteMoeSWA", dict(SIZES, num_key_value_heads=3, sliding_window=4, attention_bias=True,
+                                                   tie_word_embeddings=True, **rope(300.0)),
+                             without("attention_multiplier", "embedding_multiplier", "residual_multiplier", "logits_scaling",
+                                     "num_local_experts", "num_experts_per_tok", "shared_intermediate_size", "rms_norm_eps",
+                                     "layer_types", "layer_rope_theta")),
+    "cohere2-moe": ("Cohere2Moe", dict(EVEN, num_hidden_layers=4, intermediate_size=24, num_experts=6, num_experts_per_tok=3,
+                                       num_shared_experts=2, expert_selection_fn="sigmoid", prefix_dense_intermediate_size=52,
+                                       mlp_layer_types=["dense", "sparse", "sparse", "sparse"], sliding_window=5, rms_norm_eps=1e-3,
+                                       layer_types=["full_attention", "sliding_attention"] * 2, logit_scale=0.3, attention_bias=True,
+                                       tie_word_embeddings=False, **rope(900.0)),
+                    without("rope_theta"), ["layer_norm_eps", "sliding_window_pattern"]),
+    "cohere2-moe-dense": ("Cohere2Moe", dict(SIZES, num_hidden_layers=6, head_dim=16, num_experts=5, num_shared_experts=1,
+                                             first_k_dense_replace=2, prefix_dense_sliding_window_pattern=2, sliding_window_pattern=3,
+                                             shared_expert_combination_strategy="sum", sliding_window=4, layer_norm_eps=1e-3),
+                          {"first_k_dense_replace": 2, "rope_parameters": None, "rope_theta": 300.0,
+                           **without("layer_types", "mlp_layer_types", "tie_word_embeddings", "num_key_value_heads", "logit_scale",
+                                     "expert_selection_fn", "prefix_dense_intermediate_size", "rms_norm_eps")}, ["norm_topk_prob"]),
+    "cohere2-moe-plain": ("Cohere2Moe", dict(SIZES, num_key_value_heads=1, expert_selection_fn="sigmoid", norm_topk_prob=False, num_shared_experts=1,
+                                             sliding_window=6, **rope(1e4)),
+                          without("rope_theta", "layer_types", "mlp_layer_types", "head_dim", "layer_norm_eps", "num_experts",
+                                  "num_experts_per_tok", "shared_expert_combination_strategy", "sliding_window_pattern",
+                                  "prefix_dense_sliding_window_pattern"), ["prefix_dense_intermediate_size"]),
+    "openai-gpt": ("OpenAIGPT", dict(GPT, layer_norm_epsilon=1e-3), without("tie_word_embeddings", "afn"), SUMMARY),
+    "openai-gpt-plain": ("OpenAIGPT", dict(GPT, afn="relu", tie_word_embeddings=False), without("layer_norm_epsilon"), SUMMARY),
     "internlm2": ("Llama", dict(SIZES, hidden_size=96, num_attention_heads=6, num_key_value_heads=2, attention_bias=False,
                                 rms_norm_eps=1e-3, **rope(3e3)), {}, ["attn_implementation"]),
     "internlm2-bias": ("Llama", dict(SIZES, num_key_value_heads=3, attention_bias=True, tie_word_embeddings=True, **rope(1e4)),
@@ -498,11 +551,14 @@ CASES = {
                               mlp_bias=True), {}),
     "helium-tied": ("Helium", dict(SIZES, hidden_size=128, num_attention_heads=1, num_key_value_heads=1, head_dim=128,
                                    tie_word_embeddings=True), without("rope_parameters", "head_dim", "rms_norm_eps")),
+    # The prompts of both were searched for: a logit of the router that is near the threshold, or near another one, would make the
+    # choice depend on rounding. Here each is away by a thirtieth of the largest or more.
     "phimoe": ("Phimoe", dict(EVEN, num_local_experts=6, router_jitter_noise=0.2, attention_bias=True, lm_head_bias=True, sliding_window=5,
-                              rms_norm_eps=1e-3, rope_parameters=MOE_LONGROPE), {}, ["input_jitter_noise", "long_mscale"]),
+                              rms_norm_eps=1e-3, rope_parameters=MOE_LONGROPE), {}, ["input_jitter_noise", "long_mscale"],
+               [[7], [63, 53, 55, 34, 60, 60, 50, 71, 32]]),
     "phimoe-plain": ("Phimoe", dict(EVEN, num_local_experts=5, tie_word_embeddings=True, router_jitter_noise=0.4),
                      {"architectures": ["PhiMoEForCausalLM"], **without("rope_parameters", "rms_norm_eps", "sliding_window")},
-                     ["input_jitter_noise"]),
+                     ["input_jitter_noise"], [[11], [39, 71, 59, 93, 23, 86, 62, 17, 64]]),
     "hy-v3": ("HYV3", dict(MOE_, num_shared_experts=2, mlp_layer_types=["sparse", "dense"], mlp_bias=True, attention_bias=True,
                            router_scaling_factor=1.7, **rope(900.0)), {}, ["enable_moe_fp32_combine"]),
     "hy-v3-plain": ("HYV3", dict(MOE_, tie_word_embeddings=True, rms_norm_eps=1e-3),
@@ -846,7 +902,7 @@ def renamed(name, names):
 
 
 # Scores of these are not scaled down, so a rounded key moves a softmax far: how far the class is from its own logits in 16 bits.
-UNSCALED = ["gemma3n", "gemma3n-plain", "gemma4", "gemma4-images", "gemma4-old", "gemma4-shared"]
+UNSCALED = ["granite-swa-plain", "gemma3n", "gemma3n-plain", "gemma4", "gemma4-images", "gemma4-old", "gemma4-shared"]
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
