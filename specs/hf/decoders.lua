@@ -293,7 +293,7 @@ local classes = {
     names = { gate = false, up = "mlp.fc1", down = "mlp.fc2", embedding_norm = "model.norm" },
     set = function(config, c)
       same_bias(config, c, "attention_bias")
-      c.norm_gain, c.norm_heads, c.norm_rotated = false, true, true
+      c.norm_gain, c.norm_rotated = false, true
       c.logits_cap = fields.cap(config, "final_logit_softcapping", 15.0)
       if c.rope.dim ~= c.head_dim then config:refuse("partial_rotary_factor", "1: the class does not read it") end
       c.rope = ropes.backwards(c.rope) or config:refuse("rope_parameters", "rope_type default, dynamic, yarn or longrope")
