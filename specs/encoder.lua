@@ -41,7 +41,8 @@ local fields = {
   rope_windowed = config.options({}),                               -- of layers with a window
   windows = config.options({}),                                     -- keys that a token sees on either side; 0: all
   -- names.relative, an embedding of relative positions, of which each layer makes numbers of queries and of keys: max_distance,
-  -- buckets and reach of nn.distance_heads; norm: its rows are normed (names.relative_norm). Empty: none
+  -- buckets and reach of nn.distance_heads; norm: its rows are normed (names.relative_norm); queries, keys: whether there are
+  -- numbers of them. Empty: none
   relative = config.options({}),
   alibi_reach = config.count(0, 2 ^ 24, 0),                         -- slopes of ALiBi to both sides, for texts of one token more; 0: none
   scale = config.number(0, 1024, 0),                                -- of scores; 0: E^-1/2
@@ -99,7 +100,9 @@ local function by_distance(c, q, k, name)                           -- q, k [T, 
       heads = c.heads, max_distance = at.max_distance, buckets = at.buckets, reach = at.reach,
     }))
   end
-  return times(q, n.relative_k or n.k, not c.qkv_heads), times(k, n.relative_q or n.q, true) -- [T, H, 2 * reach + 1]
+  local of_q = at.queries and times(q, n.relative_k or n.k, not c.qkv_heads) -- [T, H, 2 * reach + 1]
+  local of_k = at.keys and times(k, n.relative_q or n.q, true)
+  return of_q or 0 * of_k, of_k or 0 * of_q
 end
 
 local function attention(c, x, name, layer)                         -- x [T, D]

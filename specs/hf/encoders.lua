@@ -126,7 +126,8 @@ local function deberta(config, c, positions)
     first_token(c, "pooler.dense", config:word("pooler_hidden_act", hf.activations, "gelu"), "classifier")
   end
   if not config:flag("relative_attention", false) then return nil end
-  if count ~= 2 then config:refuse("pos_att_type", "both c2p and p2c: one alone is not computed") end
+  if count == 0 then config:refuse("pos_att_type", "c2p, p2c or both with relative_attention") end
+  c.relative.queries, c.relative.keys = kinds.c2p, kinds.p2c
   c.relative.max_distance, c.relative.buckets, c.relative.reach = most, 0, most
   return most
 end

@@ -1066,6 +1066,8 @@ ENCODERS = {
     "deberta-head": ("DebertaForSequenceClassification",
                      dict(DEBERTA_1, num_labels=3, pos_att_type="C2P|P2C", max_relative_positions=-1, embedding_size=24), {},
                      DEBERTA_IDLE[:-1] + ["max_relative_positions"]),
+    "deberta-queries": ("DebertaModel", dict(DEBERTA_1, pos_att_type=["c2p"]), {}, DEBERTA_IDLE),
+    "deberta-v3-keys": ("DebertaV2Model", dict(DEBERTA, pos_att_type="p2c", share_att_key=False), {}, DEBERTA_IDLE),
     "deberta-v3": ("DebertaV2Model", DEBERTA, {}, DEBERTA_IDLE),
     "deberta-v3-head": ("DebertaV2ForSequenceClassification",
                         dict(DEBERTA, num_labels=3, pooler_hidden_act="relu", position_buckets=-1, norm_rel_ebd="none",
