@@ -113,7 +113,7 @@ local heads = {
   ForQuestionAnswering = { part = "reader", classifier = "qa_outputs" },
 }
 
-local t5_heads = { "EncoderModel", "ForTokenClassification", "ForSequenceClassification" }
+local t5_heads = { "EncoderModel", "ForTokenClassification", "ForSequenceClassification", "ForQuestionAnswering" }
 
 local classes = {
   BartForConditionalGeneration = { type = "bart", heads = { "ForSequenceClassification", "ForQuestionAnswering" } },
