@@ -467,12 +467,14 @@ static void sharded(void **state)
         const char *name;
         int ranks;
     } some[] = {
-        {"bloom-untied", 4},  {"chatglm2", 2},   {"exaone4", 2},  {"falcon-11b", 2},
-        {"gemma3-both", 4},   {"gpt-oss", 2},    {"llama4", 2},   {"llama4-several", 2},
-        {"mixtral", 2},       {"glm4-moe", 2},   {"mpt-old", 4},  {"olmo2-bias", 2},
-        {"phi", 2},           {"qwen3-moe", 2},  {"stablelm", 2}, {"t5-old", 2},
-        {"flan-t5", 4},       {"falcon-40b", 2}, {"gemma4", 2},   {"gemma3n-plain", 2},
-        {"baichuan2-13b", 2},
+        {"bloom-untied", 4}, {"chatglm2", 2},          {"exaone4", 2},
+        {"falcon-11b", 2},   {"gemma3-both", 4},       {"gpt-oss", 2},
+        {"llama4", 2},       {"llama4-several", 2},    {"mixtral", 2},
+        {"glm4-moe", 2},     {"mpt-old", 4},           {"olmo2-bias", 2},
+        {"phi", 2},          {"qwen3-moe", 2},         {"stablelm", 2},
+        {"t5-old", 2},       {"flan-t5", 4},           {"falcon-40b", 2},
+        {"gemma4", 2},       {"gemma3n-plain", 2},     {"baichuan2-13b", 2},
+        {"cohere2-moe", 2},  {"granite-swa-plain", 4},
     };
 
     (void)state;
