@@ -38,10 +38,37 @@ ALWAYS_INLINE Vi AT(quantise_round)(Vf x)
 #endif
 }
 
+/* The largest element; the sum of all. */
+ALWAYS_INLINE int32_t AT(quantise_most)(Vi v)
+{
+#if LANES == 16
+    return _mm512_reduce_max_epi32((__m512i)v);
+#else
+    int32_t most = v[0];
+
+    for (int l = 1; l < LANES; l++)
+        most = v[l] > most ? v[l] : most;
+    return most;
+#endif
+}
+
+ALWAYS_INLINE int32_t AT(quantise_sum)(Vi v)
+{
+#if LANES == 16
+    return _mm512_reduce_add_epi32((__m512i)v);
+#else
+    int32_t sum = 0;
+
+    for (int l = 0; l < LANES; l++)
+        sum += v[l];
+    return sum;
+#endif
+}
+
 static void AT(quantise_group)(const float *x, int64_t group, int8_t *y, float *scale, int32_t *sums)
 {
     Vi most = {0};
-    int32_t bits = 0;
+    int32_t bits;
     float largest, by;
 
     for (int64_t k = 0; k < group; k += LANES) { /* bits of magnitudes are ordered as they are, NaN is above all */
@@ -49,8 +76,7 @@ static void AT(quantise_group)(const float *x, int64_t group, int8_t *y, float *
 
         most = (Vi)vselect(magnitude > most, (Vf)magnitude, (Vf)most);
     }
-    for (int l = 0; l < LANES; l++)
-        bits = most[l] > bits ? most[l] : bits;
+    bits = AT(quantise_most)(most);
     memcpy(&largest, &bits, sizeof largest);
     if (bits >= 0x7f800000 || largest < 0x1p-100f) {
         *scale = bits >= 0x7f800000 ? largest : 0.0f;
@@ -79,9 +105,7 @@ static void AT(quantise_group)(const float *x, int64_t group, int8_t *y, float *
                 y[i + l] = (int8_t)code[l];
 #endif
         }
-        sums[k / 32] = 0;
-        for (int l = 0; l < LANES; l++)
-            sums[k / 32] += sum[l];
+        sums[k / 32] = AT(quantise_sum)(sum);
     }
 }
 
