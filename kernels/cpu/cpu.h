@@ -13,7 +13,7 @@
 
 #include "../device/io.h"
 
-enum { CPU_SCRATCH = 1024 << 10 }; /* bytes of scratch for one thread; used by linear.c for many rows */
+enum { CPU_SCRATCH = 832 << 10 }; /* bytes of scratch for one thread; used by linear.c for many rows */
 
 typedef struct CpuCall {
     void *const *arg; /* operands in the order of the contract's args; NULL where absent */

@@ -102,7 +102,7 @@ static void AT(expert_q_columns)(const ExpertArgs *a, const ExpertRows *r, int64
     for (; tiles && n0 < n1; n0 += AMX_WIDTH) {
         _Alignas(64) float totals[QUANT_BLOCK_X][AMX_WIDTH];
 
-        AT(amx_totals)(a->linear.N, &r->q, NULL, r->first, r->n, n0, totals);
+        AT(amx_totals)(a->linear.N, &r->q, r->first, r->n, n0, totals);
         for (int64_t i = 0; i < r->n; i++)
             AT(expert_finish)(a, r->e, r->pair[i], n0, n1 - n0 < AMX_WIDTH ? n1 - n0 : AMX_WIDTH, totals[i]);
     }

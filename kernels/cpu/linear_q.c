@@ -47,7 +47,6 @@ static void AT(quant_block)(const LinearArgs *a, const QuantArgs *q, int64_t m0,
 static void AT(amx_share)(const CpuCall *c, const LinearArgs *a, const QuantArgs *q, int64_t M)
 {
     const int64_t blocks_w = (a->N + AMX_WIDTH - 1) / AMX_WIDTH, blocks_x = (M + AMX_BLOCK_X - 1) / AMX_BLOCK_X;
-    char *const turned = blocks_x == 1 && M * q->K <= CPU_SCRATCH ? c->scratch : NULL;
     int64_t first, last;
 
     cpu_share(c, blocks_w * blocks_x, &first, &last);
@@ -57,9 +56,7 @@ static void AT(amx_share)(const CpuCall *c, const LinearArgs *a, const QuantArgs
 
         _Alignas(64) float totals[AMX_BLOCK_X][AMX_WIDTH];
 
-        if (turned && at == first)
-            amx_turn(q, 0, M, turned);
-        AT(amx_totals)(a->N, q, turned, m0, m1 - m0, n0, totals);
+        AT(amx_totals)(a->N, q, m0, m1 - m0, n0, totals);
         for (int64_t m = m0; m < m1; m++)
             AT(linear_finish)(a, m, n0, a->N - n0 < AMX_WIDTH ? a->N - n0 : AMX_WIDTH, totals[m - m0]);
     }
