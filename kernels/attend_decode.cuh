@@ -319,7 +319,8 @@ template <class K> DEVICE void attend_units(const DecodeArgs<K> &a, Unit next, i
         state.start();
         if (n + 1 < last_unit) {
             advance<K>(a, next);
-            state.fetch(a, next);
+            if constexpr (!OneSet<K>::YES)
+                state.fetch(a, next);
         }
 #pragma unroll 1
         for (int p = u.begin + warp * K::TILE; p < u.end; p += K::TILE * K::WARPS) {

@@ -20,7 +20,7 @@
 //@ consts  PAGE: BLOCK  LENGTH: CONTEXT  MAX_ROWS: SEQUENCES  BEAM_LANES: BEAMS > 0
 //@ consts  SCALE: attend_paged.scale  WINDOW: attend_paged.window  SOFTCAP: attend_paged.softcap
 //    As in attend_decode.cu.
-//@ tune    CHUNK: 256 128 512
+//@ tune    CHUNK: 256 128 512 1024
 //    On the H200, ms a step of the 8B and the 1B. Long chunks: 64 rows at 2,048 positions 7.55 to 7.17 and 1.95 to 1.84, but
 //    one row 3.87 to 4.04. Four blocks of heads of 64: 64 rows 2.12 to 1.95, one row 0.693 to 0.703. Registers for two blocks
 //    alone: one row 3.71 to 3.67 of the append variant. From 16 rows on its own append_codes is faster: 64 rows at 2,048
@@ -33,19 +33,21 @@
 //    SLOT_BYTES: codes of 16 keys and values, their scales, a key and a value of x; a multiple of 128 for swizzled rows.
 //@ consts  PITCH: HEAD_DIM % 128 == 0 ? HEAD_DIM : round_up(HEAD_DIM, 32) + 16
 //@ consts  SLOT_BYTES: round_up(2 * 16 * PITCH + 64 + APPEND * 2 * HEAD_DIM * sizeof(X), 128)  MERGE_PITCH: HEAD_DIM + 4
+//    SPREAD: as in attend_decode.cu.
+//@ tune    SPREAD: 0 1
+//@ plain:  prefer SPREAD=1 if DECODE && BUCKET > 64 && !FIXED && ARCH == 90 && HEAD_DIM == 128 && SET <= 8
+//@ prefer  SPREAD=0
 //@ tune    WARPS: 4 8 2  STAGES: 3 4 2  BLOCKS: 3 2 1 4 5 6
 //@ order   CHUNK WARPS
 //    Chunks of CHUNK positions by WARPS warps: 2564 is 256 by 4.
 //@ sums    attend_paged = chunks CHUNK * 10 + WARPS
 //@ prefer  WARPS=4
+//@ plain:  prefer BLOCKS=4 STAGES=2 if SPREAD
 //@ prefer  STAGES=3
 //@ append: prefer BLOCKS=2
 //@ prefer  BLOCKS=4 if SET <= 8 && HEAD_DIM <= 64 && T_MAX > 16
 //@ prefer  BLOCKS=3 if SET <= 8
 //@ prefer  BLOCKS=2
-//    SPREAD: as in attend_decode.cu.
-//@ tune    SPREAD: 0 1
-//@ prefer  SPREAD=0
 //@ shared  RING    WARPS * STAGES * SLOT_BYTES
 //@ shared  MERGE   WARPS * SET * MERGE_PITCH * 4
 //@ shared  STATS   WARPS * 2 * SET * 4

@@ -5,6 +5,9 @@
 //
 //   S^T = diag(k scales) (codes of K) q^T        O^T = (codes of V)^T diag(v scales) P^T
 //
+// Codes of int8 become 2^-24 (code + 128), which is the code's byte, its highest bit turned, as a subnormal of fp16. What is too
+// much by that, 128 times the sum of a query or of weights, the matrix units add up with the factor -128.
+//
 // Weights are multiplied by LIFT, so that with small scales, too, they are no subnormals of fp16; so are their sums.
 //
 // APPEND: the kernel takes x, the projection [q | k | v], in place of q. Queries are rotated as they are loaded. With the
@@ -22,6 +25,10 @@
 #include "body/decode_units.cuh"
 
 template <class K> struct TileLoader; // attend_decode.cuh
+template <class C> struct Coded : C {};
+template <class C> struct CodedTiles : C {};
+template <class C> struct OneSet<Coded<C>> { static constexpr bool YES = C::SPREAD; };
+template <class C> struct OneSet<CodedTiles<C>> : OneSet<Coded<C>> {};
 
 // What attend_decode's arguments do not have.
 struct AppendFrom {
@@ -109,9 +116,11 @@ template <class K> struct CodedState : Columns<InHalf<K>, ceil_div(K::SET, 8), t
     static constexpr int GROUPS = ceil_div(K::SET, 8);
     using C = Columns<InHalf<K>, GROUPS, true>;
     static constexpr int PAIRS = C::STEPS / 2; // of 16 columns
-    static constexpr float UP = K::FP8 ? 256.0f : 1.0f;  // codes of e4m3 are 2^-8 of their numbers
+    static constexpr bool INT8 = !K::FP8;
+    static constexpr float UP = K::FP8 ? 256.0f : 0x1p24f; // codes in fp16 are so much smaller than their numbers
     static constexpr float LIFT = K::FP8 ? 0.0f : 6.0f;  // as a power of 2
-    u32 ahead[GROUPS][C::STEPS][2]; // queries of the next unit
+    u32 ahead[GROUPS][C::STEPS][2]; // queries of the next unit; unused where all units have the same
+    float less_k[GROUPS][4], less_v[GROUPS][4]; // int8: -128 * 2^-24 times the sums of queries, of weights
 
     // APPEND: the step's own key, and its angles.
     struct Own {
@@ -144,7 +153,7 @@ template <class K> struct CodedState : Columns<InHalf<K>, ceil_div(K::SET, 8), t
             for (int i = 0; i < C::STEPS; i++)
 #pragma unroll
                 for (int h = 0; h < 2; h++)
-                    ahead[n][i][h] = live ? pack2<half>(q[i][2 * h], q[i][2 * h + 1]) : 0;
+                    (OneSet<K>::YES ? C::q : ahead)[n][i][h] = live ? pack2<half>(q[i][2 * h], q[i][2 * h + 1]) : 0;
         }
     }
     DEVICE void fetch_own(const DecodeArgs<K> &a, const Unit &u)
@@ -193,7 +202,7 @@ template <class K> struct CodedState : Columns<InHalf<K>, ceil_div(K::SET, 8), t
     DEVICE void start()
     {
 #pragma unroll
-        for (int n = 0; n < GROUPS; n++)
+        for (int n = 0; n < GROUPS && !OneSet<K>::YES; n++)
 #pragma unroll
             for (int i = 0; i < C::STEPS; i++) {
                 C::q[n][i][0] = ahead[n][i][0];
@@ -202,6 +211,23 @@ template <class K> struct CodedState : Columns<InHalf<K>, ceil_div(K::SET, 8), t
         if constexpr (K::APPEND)
             own = own_ahead;
         C::start();
+        if constexpr (INT8)
+#pragma unroll
+            for (int n = 0; n < GROUPS; n++) {
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    less_k[n][j] = less_v[n][j] = 0.0f;
+#pragma unroll
+                for (int i = 0; i < C::STEPS; i++)
+                    subtract_sums(less_k[n], C::q[n][i]);
+            }
+    }
+    // Adds -128 * 2^-24 times the sums of b's columns to all rows of d.
+    static DEVICE void subtract_sums(float (&d)[4], const u32 (&b)[2])
+    {
+        constexpr u32 MINUS = 0x80808080u; // a pair of fp16
+        const u32 a[4] = {MINUS, MINUS, MINUS, MINUS};
+        mma<half>(d, a, b);
     }
     // Puts the step's own key and value, row r, into the tile and into the cache.
     DEVICE void append(u32 at, int r)
@@ -234,10 +260,18 @@ template <class K> struct CodedState : Columns<InHalf<K>, ceil_div(K::SET, 8), t
         }
     }
 
+    // Bytes I and J of a word of codes as a pair of fp16, which times UP (int8: less 128) is their numbers.
+    template <int I, int J> static DEVICE u32 pair(u32 word)
+    {
+        if constexpr (INT8)
+            return permute(word ^ 0x80808080u, 0, 0x4040 | I | J << 8);
+        else
+            return code_pair<true, I, J>(word);
+    }
     // Columns 16 i .. of K: rows g and g + 8 in r[0] and r[1].
     DEVICE void add_keys(u32 low, u32 high, int i, float (&s)[GROUPS][4])
     {
-        const u32 a[4] = {code_pair<K::FP8, 0, 1>(low), code_pair<K::FP8, 0, 1>(high), code_pair<K::FP8, 2, 3>(low), code_pair<K::FP8, 2, 3>(high)};
+        const u32 a[4] = {pair<0, 1>(low), pair<0, 1>(high), pair<2, 3>(low), pair<2, 3>(high)};
 #pragma unroll
         for (int n = 0; n < GROUPS; n++)
             mma<half>(s[n], a, C::q[n][i]);
@@ -245,7 +279,7 @@ template <class K> struct CodedState : Columns<InHalf<K>, ceil_div(K::SET, 8), t
     // Columns 16 i .. of V: of positions 2t, 2t + 1 columns 2g, 2g + 1 in `low`, those of positions 8 further in `high`.
     DEVICE void add_values(u32 low, u32 high, int i, const u32 (&p)[GROUPS][2])
     {
-        const u32 a[4] = {code_pair<K::FP8, 0, 2>(low), code_pair<K::FP8, 1, 3>(low), code_pair<K::FP8, 0, 2>(high), code_pair<K::FP8, 1, 3>(high)};
+        const u32 a[4] = {pair<0, 2>(low), pair<1, 3>(low), pair<0, 2>(high), pair<1, 3>(high)};
 #pragma unroll
         for (int n = 0; n < GROUPS; n++)
             mma<half>(C::o[n][i], a, p[n]);
@@ -260,11 +294,17 @@ template <class K> struct CodedState : Columns<InHalf<K>, ceil_div(K::SET, 8), t
         const u32 row = C::Rows::piece(lane_id() % 16, lane_id() / 16), scales = at + 2 * K::TILE * K::PITCH + g * 2;
         const u32 values = at + K::TILE * K::PITCH;
         float s[GROUPS][4] = {}, odd[GROUPS][4] = {};
-        float by_k[2], by_v[2];
+        float by_k[2], by_v[2]; // int8: UP of values is in put(), as their weights are fp16
+        if constexpr (INT8)
+#pragma unroll
+            for (int n = 0; n < GROUPS; n++)
+#pragma unroll
+                for (int j = 0; j < 4; j++)
+                    s[n][j] = less_k[n][j % 2];
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             by_k[r] = UP * to_float(half{shared_load2(scales + r * 16)});
-            by_v[r] = UP * to_float(half{shared_load2(scales + 32 + r * 16)});
+            by_v[r] = (INT8 ? 1.0f : UP) * to_float(half{shared_load2(scales + 32 + r * 16)});
         }
 #pragma unroll
         for (int i = 0; i < PAIRS; i++) {
@@ -293,30 +333,34 @@ template <class K> struct CodedState : Columns<InHalf<K>, ceil_div(K::SET, 8), t
                         s[n][2 * r] = s[n][2 * r + 1] = negative_infinity();
                 }
         u32 p[GROUPS][2];
-        float scale[GROUPS][2], change = 1.0f;
+        float scale[GROUPS][2];
+        bool higher = false; // than the largest scores so far: after the first tiles seldom
 #pragma unroll
-        for (int n = 0; n < GROUPS; n++) {
+        for (int n = 0; n < GROUPS; n++)
 #pragma unroll
             for (int j = 0; j < 2; j++) {
-                float m = fmaxf(s[n][j], s[n][2 + j]);
-                m = fmaxf(m, shuffle_xor(m, 4));
-                m = fmaxf(m, shuffle_xor(m, 8));
-                m = fmaxf(m, shuffle_xor(m, 16));
-                m = fmaxf(m, C::top[n][j]);
-                const float base = m == negative_infinity() ? 0.0f : m;
-                scale[n][j] = exp2_fast(C::top[n][j] - base);
-                change = fminf(change, scale[n][j]);
-                C::top[n][j] = m;
-                s[n][j] = exp2_fast(s[n][j] - base + LIFT);
-                s[n][2 + j] = exp2_fast(s[n][2 + j] - base + LIFT);
-                C::sum[n][j] = C::sum[n][j] * scale[n][j] + (s[n][j] + s[n][2 + j]);
+                scale[n][j] = 1.0f;
+                higher |= fmaxf(s[n][j], s[n][2 + j]) > C::top[n][j];
             }
-            p[n][0] = transpose8x8(pack2<half>(s[n][0] * by_v[0], s[n][1] * by_v[0]));
-            p[n][1] = transpose8x8(pack2<half>(s[n][2] * by_v[1], s[n][3] * by_v[1]));
-        }
-        if (warp_ballot(change < 1.0f))
+        if (warp_ballot(higher)) {
 #pragma unroll
             for (int n = 0; n < GROUPS; n++)
+#pragma unroll
+                for (int j = 0; j < 2; j++) {
+                    float m = fmaxf(s[n][j], s[n][2 + j]);
+                    m = fmaxf(m, shuffle_xor(m, 4));
+                    m = fmaxf(m, shuffle_xor(m, 8));
+                    m = fmaxf(m, shuffle_xor(m, 16));
+                    m = fmaxf(m, C::top[n][j]);
+                    scale[n][j] = exp2_fast(C::top[n][j] - (m == negative_infinity() ? 0.0f : m));
+                    C::top[n][j] = m;
+                }
+#pragma unroll
+            for (int n = 0; n < GROUPS; n++) {
+                if constexpr (INT8)
+#pragma unroll
+                    for (int j = 0; j < 4; j++)
+                        less_v[n][j] *= scale[n][j % 2];
 #pragma unroll
                 for (int i = 0; i < C::STEPS; i++) {
                     C::o[n][i][0] *= scale[n][0];
@@ -324,6 +368,22 @@ template <class K> struct CodedState : Columns<InHalf<K>, ceil_div(K::SET, 8), t
                     C::o[n][i][2] *= scale[n][0];
                     C::o[n][i][3] *= scale[n][1];
                 }
+            }
+        }
+#pragma unroll
+        for (int n = 0; n < GROUPS; n++) {
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                const float base = C::top[n][j] == negative_infinity() ? 0.0f : C::top[n][j];
+                s[n][j] = exp2_fast(s[n][j] - base + LIFT);
+                s[n][2 + j] = exp2_fast(s[n][2 + j] - base + LIFT);
+                C::sum[n][j] = C::sum[n][j] * scale[n][j] + (s[n][j] + s[n][2 + j]);
+            }
+            p[n][0] = transpose8x8(pack2<half>(s[n][0] * by_v[0], s[n][1] * by_v[0]));
+            p[n][1] = transpose8x8(pack2<half>(s[n][2] * by_v[1], s[n][3] * by_v[1]));
+            if constexpr (INT8)
+                subtract_sums(less_v[n], p[n]);
+        }
 #pragma unroll
         for (int i = 0; i < PAIRS; i++) {
             u32 v[4];
@@ -337,6 +397,7 @@ template <class K> struct CodedState : Columns<InHalf<K>, ceil_div(K::SET, 8), t
             add_values(v[0], v[1], 2 * PAIRS, p);
         }
     }
+    DEVICE float value(int n, int i, int j) const { return INT8 ? (C::o[n][i][j] + less_v[n][j]) * UP : C::o[n][i][j]; }
     // out [SET][MERGE_PITCH] values; stats [SET] maxima, then [SET] sums of weights
     DEVICE void put(float *out, float *stats) const
     {
@@ -354,7 +415,7 @@ template <class K> struct CodedState : Columns<InHalf<K>, ceil_div(K::SET, 8), t
                     continue;
 #pragma unroll
                 for (int i = 0; i < C::STEPS; i++)
-                    store(out + head * K::MERGE_PITCH + i * 16 + 2 * g, Vec<float, 2>{{C::o[n][i][j], C::o[n][i][2 + j]}});
+                    store(out + head * K::MERGE_PITCH + i * 16 + 2 * g, Vec<float, 2>{{value(n, i, j), value(n, i, 2 + j)}});
                 if (g == 0) {
                     stats[head] = C::top[n][j];
                     stats[K::SET + head] = all;
@@ -363,8 +424,6 @@ template <class K> struct CodedState : Columns<InHalf<K>, ceil_div(K::SET, 8), t
     }
 };
 
-template <class C> struct Coded : C {};
-template <class C> struct CodedTiles : C {};
 template <class C> struct PagedHead<CodedTiles<C>> : CodedHead<C> {
     using CodedHead<C>::CodedHead;
 };

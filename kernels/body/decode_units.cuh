@@ -104,10 +104,12 @@ template <class K> DEVICE Unit find_unit(const DecodeArgs<K> &a, const int *befo
     enter_chunk<K>(u);
     return u;
 }
+// Whether the units of a block are known to be of one (row, head set): neither row nor queries are looked up again.
+template <class K> struct OneSet { static constexpr bool YES = false; };
 // The unit after u; there is one.
 template <class K> DEVICE void advance(const DecodeArgs<K> &a, Unit &u)
 {
-    if (++u.chunk == u.cut.chunks) {
+    if (++u.chunk == u.cut.chunks && !OneSet<K>::YES) {
         u.chunk = 0;
         if (++u.set == K::HEAD_SETS) {
             u.set = 0;
