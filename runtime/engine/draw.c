@@ -193,8 +193,8 @@ static FtxStatus read_rows(FtxEngine *e, int n, FtxError *err)
 }
 
 /* Of the ids that `bits` allows (NULL: all), the next token of r behind its first `length` ones; out->token -1: all are banned. */
-static void choose(const FtxEngine *e, const Request *r, int length, float *logits, uint32_t *bits,
-                   const DrawScratch *s, FtxOut *out)
+static void choose_id(const FtxEngine *e, const Request *r, int length, float *logits, uint32_t *bits,
+                      const DrawScratch *s, FtxOut *out)
 {
     const int64_t k[] = {[SAMPLE_V] = e->facts->vocab};
     FtxRow row = {.q_len = 1, .kv_len = length, .emit = 1, .prompt = r->prompt, .limit = r->limit};
@@ -217,7 +217,7 @@ static void choose_token(const FtxEngine *e, DrawItem *item, const DrawScratch *
         return;
     if (!needs_logits(r))
         logits[r->only] = 0.0f; /* any number: it is this one, or it is banned */
-    choose(e, r, r->length, logits, r->mask ? mask_of(e, r) : NULL, s, out);
+    choose_id(e, r, r->length, logits, r->mask ? mask_of(e, r) : NULL, s, out);
     if (wants_sum(r) && out->token >= 0)
         item->log_sum = log_sum(e, r, logits, s->z, s->marks);
 }
@@ -232,7 +232,7 @@ static bool is_banned(const FtxEngine *e, const Request *r, int length, int row,
     for (uint32_t w = 0; w < words_of(e->facts); w++)
         bits[w] = w == (uint32_t)id / 32 ? 1u << id % 32 : 0;
     logits[id] = 0.0f; /* any number */
-    choose(e, r, length, logits, bits, &e->draw.scratch[0], &out);
+    choose_id(e, r, length, logits, bits, &e->draw.scratch[0], &out);
     return out.token < 0;
 }
 
