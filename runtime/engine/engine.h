@@ -435,6 +435,7 @@ uint32_t schedule_found_program(const ProgramLadder *l, int tokens);
 size_t schedule_live_bytes(const FtxEngine *e, int tokens, int biased_rows);
 bool schedule_can_admit(FtxEngine *e);                             /* one of those that wait */
 FtxStatus schedule_admit(FtxEngine *e, FtxError *err);             /* waiting to running, while slots and pages last */
+uint32_t schedule_shared(const Request *r);                        /* r's first pages, which others wrote */
 FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err); /* gives r a slot and pages */
 FtxStatus schedule_tell(FtxEngine *e, FtxError *err);              /* sends the tables of what was placed */
 void schedule_release(FtxEngine *e, Request *r);
@@ -456,9 +457,10 @@ int grow_room(const FtxEngine *e, const Request *r);       /* tokens that a requ
 /* Gives pages to the requests that grow. Where there are none, *short_of: between flights (may_preempt) some requests
  * wait again. */
 FtxStatus grow_all(FtxEngine *e, bool may_preempt, bool *short_of, FtxError *err);
-/* r ends with numbers that are not finite: pages that it alone uses are known no more, and get zeros. */
+/* r ends with numbers that are not finite: pages that it alone uses are known no more, and get zeros; the others are in doubt. */
 FtxStatus grow_wipe(FtxEngine *e, const Request *r, FtxError *err);
-void grow_doubt(FtxEngine *e, const Request *r); /* r loses its pages, and nobody has seen logits that come from them */
+/* r loses its pages: if nobody has seen logits that come from those it wrote, these are in doubt. */
+void grow_doubt(FtxEngine *e, const Request *r);
 /* n pages that were just taken: those in doubt get zeros. */
 FtxStatus grow_clean(FtxEngine *e, const int32_t *page, uint32_t n, FtxError *err);
 

@@ -155,7 +155,8 @@ FtxStatus grow_wipe(FtxEngine *e, const Request *r, FtxError *err)
     for (uint32_t i = 0; i < r->n_pages && !s; i++) {
         const int32_t page = r->pages[i];
 
-        if (e->pages.users[page] > 1)
+        e->pages.doubtful[page] = e->pages.users[page] > 1;
+        if (e->pages.doubtful[page])
             continue;
         if (e->pages.prefix)
             prefix_drop(e->pages.prefix, page);
@@ -164,13 +165,13 @@ FtxStatus grow_wipe(FtxEngine *e, const Request *r, FtxError *err)
     return s;
 }
 
-/* A prompt that was cancelled or preempted before its end. Its pages may be found by those who begin alike, so they are wiped
- * when others take them. */
+/* A prompt that was cancelled or preempted before its end. Pages that it wrote may be found by those who begin alike, so they are
+ * wiped when others take them; those that it found are their writer's. */
 void grow_doubt(FtxEngine *e, const Request *r)
 {
     const uint32_t written = ((uint32_t)r->fed + e->facts->kv_block - 1) / e->facts->kv_block;
 
-    for (uint32_t i = 0; i < written && i < r->n_pages && !r->checked; i++)
+    for (uint32_t i = schedule_shared(r); i < written && i < r->n_pages && !r->checked; i++)
         e->pages.doubtful[r->pages[i]] = true;
 }
 

@@ -148,9 +148,14 @@ static void follow(FtxEngine *e, Request *r)
     memcpy(r->pages, r->leader->pages, r->shared_pages * sizeof *r->pages);
 }
 
+uint32_t schedule_shared(const Request *r)
+{
+    return r->leader ? r->shared_pages : r->found_pages;
+}
+
 FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err)
 {
-    const uint32_t shared = r->leader ? r->shared_pages : r->found_pages;
+    const uint32_t shared = schedule_shared(r);
     FtxStatus s = FTX_OK;
     bool taken;
 

@@ -140,7 +140,8 @@ static FtxStatus score_text(FtxEngine *e, const int32_t *ids, size_t n, float *l
                        logits ? logits + (size_t)at * e->facts->vocab : NULL, err);
     }
     for (size_t i = 0; i + 1 < n && !s; i++)
-        r->fed = isnan(logprobs[i]) ? (int)n : r->fed; /* for grow_doubt */
+        if (isnan(logprobs[i]))
+            r->fed = (int)n; /* its pages are in doubt (grow_doubt) */
     schedule_release(e, r);
     e->flight = (Flight){.row = e->flight.row};
     return s;

@@ -192,6 +192,20 @@ static void test_masked_on_device(void **state)
     }
 }
 
+/* Requests get the tokens that are theirs, whatever stood in their pages. */
+static void all_are_right(Bed *b)
+{
+    Job job[JOBS];
+
+    for (int again = 0; again < 3; again++) {
+        make_jobs(b, job, 7);
+        submit_all(b, job);
+        run(b);
+        for (int i = 0; i < JOBS; i++)
+            compare(&job[i]);
+    }
+}
+
 /* A prompt that is cancelled before its end, so that nobody has seen its logits, and a text that is scored: their pages harm
  * nobody. */
 static void test_left(void **state)
@@ -233,13 +247,7 @@ static void test_left(void **state)
             assert_int_equal(j.finish, FTX_FINISH_CANCEL);
         }
         fake.nan_any = false;
-        for (int again = 0; again < 3; again++) {
-            make_jobs(&b, job, 7);
-            submit_all(&b, job);
-            run(&b);
-            for (int i = 0; i < JOBS; i++)
-                compare(&job[i]);
-        }
+        all_are_right(&b);
         close_bed(&b);
     }
 }
@@ -280,6 +288,74 @@ static void test_left_and_grown(void **state)
     compare(&grown);
     assert_in_range(fake.wipes, 25, 38);
     assert_idle(b.engine);
+    close_bed(&b);
+}
+
+static void open_with_prefixes(Bed *b)
+{
+    const FtxOptions o = {.size = sizeof o, .prefix_cache = true};
+    FakeSizes sizes = fake_sizes();
+    FtxError err;
+
+    reset_fake(true, 0);
+    sizes.n_ends = 0;
+    sizes.tokens = 8;
+    b->sizes = sizes;
+    fake_artifact(&b->artifact, &sizes);
+    assert_int_equal(fake_model(&b->artifact, NULL, &b->model, &err), FTX_OK);
+    assert_int_equal(ftx_engine_open(b->model, &o, &b->engine, &err), FTX_OK);
+}
+
+/* A prompt that is cancelled before its end wrote none of the pages that it found. */
+static void test_found(void **state)
+{
+    Job first, left;
+    Bed b;
+
+    (void)state;
+    open_with_prefixes(&b);
+    make_job(&first, 17, 1);
+    first.request.max_new = 1;
+    submit(&b, &first);
+    run(&b);
+    make_job(&left, 38, 1);
+    submit(&b, &left);
+    step(&b);
+    step(&b);
+    assert_int_equal(ftx_engine_cancel(b.engine, left.id, NULL), FTX_OK);
+    run(&b);
+    assert_int_equal(left.finish, FTX_FINISH_CANCEL);
+    assert_int_equal(left.n_got, 0);
+    all_are_right(&b);
+    assert_in_range(fake.wipes, 1, 6); /* of 10 pages 4 were found */
+    close_bed(&b);
+}
+
+/* Pages of a beginning whose writer ends with NaN while another prompt has them, which is cancelled before its end. */
+static void test_shared_and_left(void **state)
+{
+    Job writer, other;
+    Bed b;
+
+    (void)state;
+    open_with_prefixes(&b);
+    fake.nan_seed = 100;
+    fake.nan_at = 1;
+    make_job(&writer, 26, 100);
+    make_job(&other, 36, 100);
+    other.request.seed = 7; /* its own keys are finite */
+    for (int i = 12; i < 36; i++)
+        other.prompt[i] = i;
+    submit(&b, &writer);
+    submit(&b, &other);
+    for (int i = 0; i < 20 && !writer.finish; i++)
+        step(&b);
+    assert_int_equal(writer.finish, FTX_FINISH_NAN);
+    assert_int_equal(other.finish, 0);
+    assert_int_equal(ftx_engine_cancel(b.engine, other.id, NULL), FTX_OK);
+    run(&b);
+    assert_int_equal(other.finish, FTX_FINISH_CANCEL);
+    all_are_right(&b);
     close_bed(&b);
 }
 
@@ -325,6 +401,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_of_six), cmocka_unit_test(test_samples),
                                        cmocka_unit_test(test_masked),     cmocka_unit_test(test_masked_on_device),
                                        cmocka_unit_test(test_left),       cmocka_unit_test(test_left_and_grown),
+                                       cmocka_unit_test(test_found),      cmocka_unit_test(test_shared_and_left),
                                        cmocka_unit_test(test_cannot)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
