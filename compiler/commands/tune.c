@@ -69,6 +69,7 @@ typedef struct Tuner {
     const char *out;
     TuningFile file;
     Tuning before; /* the entries of the file that is there */
+    TuneEntries decided;
     Spec spec;
     struct {
         Program *at;
@@ -262,15 +263,6 @@ static void say(void *user, const char *what, size_t done, size_t all)
 
 /* --- the file ---------------------------------------------------------------------------------------- */
 
-static bool is_measured(const TuningEntry *e, const TuningEntry *entries, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(e->kernel, entries[i].kernel) == 0 && strcmp(e->program, entries[i].program) == 0 &&
-            strcmp(e->shape, entries[i].shape) == 0)
-            return true;
-    return false;
-}
-
 static bool write_file(Tuner *t, const char *text, FtxError *err)
 {
     FileOut *out;
@@ -284,21 +276,16 @@ static bool write_file(Tuner *t, const char *text, FtxError *err)
     return file_commit(out, err) == FTX_OK;
 }
 
-/* What was found, and the entries of the file for other kernels, programs and shapes. */
+/* What was found, and what the file held of kernels, programs and shapes that were not decided. */
 static void keep_entries(void *user, const TuningEntry *entries, size_t n)
 {
     Tuner *t = user;
     Arena *keep = arena_open();
-    TuningEntry *all = arena_array(keep, TuningEntry, n + t->before.entries.n);
+    TuneEntries all = {0};
     FtxError err;
-    size_t count = 0;
 
-    for (size_t i = 0; i < n; i++)
-        all[count++] = entries[i];
-    for (size_t i = 0; i < t->before.entries.n; i++)
-        if (!is_measured(&t->before.entries.at[i], entries, n))
-            all[count++] = t->before.entries.at[i];
-    if (!write_file(t, tuning_text(&t->file, all, count, keep), &err)) {
+    tune_merge(entries, n, &t->before, &t->decided, keep, &all);
+    if (!write_file(t, tuning_text(&t->file, all.at, all.n, keep), &err)) {
         command_say(err.text);
         t->unwritten = true;
     }
@@ -498,7 +485,10 @@ static bool find_borders(Tuner *t, const Catalog *c, Target target, const TuneMa
     for (size_t i = 0; i < all.n; i++)
         if (in_list(t->o->buckets, all.at[i].most) && all.at[i].most <= (all.at[i].decode ? l->sequences : l->context))
             *(TuneBorder *)arena_push(t->keep, borders) = all.at[i];
-    return tune_borders(&borders, r->entries, r->n, &t->file, m, t->keep, r) || diag_machine(d, "%s", t->why);
+    if (!tune_borders(&borders, r->entries, r->n, &t->file, m, t->keep, r))
+        return diag_machine(d, "%s", t->why);
+    tune_decided_borders(&borders, r, t->keep, &t->decided);
+    return true;
 }
 
 static void report_borders(const TuneResult *r)
@@ -619,8 +609,10 @@ static bool tune(Tuner *t, Diag *d)
     if (!tune_search(&cases, &t->file, &machine, t->keep, &r) || t->broken)
         return diag_machine(d, "%s", t->why);
     t->end = end;
+    tune_decided(&cases, &r, t->keep, &t->decided);
     if (t->file.any_order && !r.stopped && (!find_borders(t, &catalog, targets.at[0], &machine, &r, d) || t->broken))
         return t->broken ? diag_machine(d, "%s", t->why) : false;
+    keep_entries(t, r.entries, r.n);
     report(&cases, &r, t);
     report_borders(&r);
     return !t->unwritten || diag_machine(d, "%s was not written", t->out);
