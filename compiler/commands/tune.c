@@ -34,6 +34,8 @@ enum { REPEAT = 5, REPEAT_LONG = 2, LONG = 1024 /* tokens of a step */ };
 enum { ALGORITHMS = 8, ROWS_STEP = 64, FINE = 2048, COARSE = 512 };
 
 static const double FOR_BORDERS = 0.15; /* of the time, with --any-order */
+static const double WELL = 0.96;        /* of the rate of its kind a GPU has at least */
+static const size_t RATE_BYTES = (size_t)512 << 20;
 
 #define AT(field) offsetof(Options, field)
 static const Option table[] = {
@@ -535,6 +537,27 @@ static const char *made_with(const CudaFacts *f, Arena *keep)
                                                            version / 100 % 100, version % 100);
 }
 
+/* The rate of the GPU's memory, which goes into the file: the best that is known of this kind. A GPU that is slower now does not
+ * have the times of its kind. */
+static bool measure_rate(Tuner *t, Diag *d)
+{
+    const TuningFile *before = t->before.files.n ? t->before.files.at[0] : NULL;
+    CudaFacts facts;
+    FtxError err;
+    double rate;
+
+    if (device_cuda_facts(0, &facts, &err) ||
+        device_cuda_rate(0, facts.memory_free / 8 < RATE_BYTES ? facts.memory_free / 8 : RATE_BYTES, &rate, &err))
+        return diag_machine(d, "%s", err.text);
+    if (before && rate < WELL * before->rate)
+        command_print(
+            "ftxc: copies in this GPU's memory reach %.0f GB/s, and reached %.0f when %s was made: others use the "
+            "GPU, or it is unwell, and what is measured now may not hold\n",
+            rate, before->rate, t->out);
+    t->file.rate = before && before->rate > rate ? before->rate : rate;
+    return true;
+}
+
 static bool find_gpu(Tuner *t, Targets *targets, Diag *d)
 {
     CudaFacts facts;
@@ -589,8 +612,9 @@ static bool tune(Tuner *t, Diag *d)
         !passes_run_graph(t->spec.graph, precision, &(Dump){0}, d) || !catalog_open(t->keep, &catalog, d))
         return false;
     t->out = t->o->out ? t->o->out : tunings_default(&t->spec, t->file.device, t->keep);
-    if (!read_before(t, d) || !passes_tunable(t->spec.graph, &catalog, targets.at[0], precision, t->file.any_order,
-                                              wanted, t, &cases, t->keep, d))
+    if (!read_before(t, d) || !measure_rate(t, d) ||
+        !passes_tunable(t->spec.graph, &catalog, targets.at[0], precision, t->file.any_order, wanted, t, &cases,
+                        t->keep, d))
         return false;
     if (!cases.n)
         return diag_error(d, (Loc){t->compile.spec, 0}, "no kernel with tuned constants in these programs on %s",

@@ -29,8 +29,8 @@ void tune_decided(const TuneCases *cases, const TuneResult *r, Arena *keep, Tune
 void tune_decided_borders(const TuneBorders *borders, const TuneResult *r, Arena *keep, TuneEntries *decided)
 {
     for (size_t i = 0; i < borders->n && !r->stopped; i++)
-        *(TuningEntry *)arena_push(keep, *decided) = (TuningEntry){
-            .kernel = TUNING_BORDER, .program = borders->at[i].program, .shape = borders->at[i].shape};
+        *(TuningEntry *)arena_push(keep, *decided) =
+            (TuningEntry){.kernel = TUNING_BORDER, .program = borders->at[i].program, .shape = borders->at[i].shape};
 }
 
 void tune_merge(const TuningEntry *found, size_t n, const Tuning *before, const TuneEntries *decided, Arena *keep,
