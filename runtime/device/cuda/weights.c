@@ -182,8 +182,7 @@ static Drawn drawn_of(const Artifact *a, uint32_t i, uint64_t seed)
                      : w->kind == FTX_WEIGHT_GAIN ? 1.0f
                                                   : 0.0f,
             .type = (int)w->type,
-            .constant = !matrix,
-            .centred = w->kind == FTX_WEIGHT_CENTRED,
+            .constant = w->kind == FTX_WEIGHT_CENTRED ? 2 : !matrix,
         };
     return d;
 }
