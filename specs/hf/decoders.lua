@@ -609,20 +609,33 @@ for name, class in pairs(classes) do
   readers.types[class.type] = class.both and name .. "Model" or name
 end
 
--- GPT-2 without the head that gives logits, perhaps with another one in its place.
-local function gpt2_encoder(config, head)
+-- GPT-2 or the first GPT without the head that gives logits, perhaps with another one in its place.
+local function gpt_encoder(gpt, config, head)
   local made, model = { attention = readers.attention(config) }, { encoder = true }
   if head then
     local name = classify(config, made, head, model)
     made.classifier = { name == "score" and head == "ForTokenClassification" and "classifier" or name }
   end
-  for key, value in pairs(gpt2(config, made)) do model[key] = value end
+  for key, value in pairs(gpt(config, made)) do model[key] = value end
   return model
 end
-readers.GPT2Model = gpt2_encoder
+
+-- With a second head, which chooses one of several texts and is left out.
+local function double_heads(gpt)
+  return function(config)
+    nn.checkpoint { heads = { "multiple_choice_head." } }
+    return gpt(config)
+  end
+end
+
+readers.GPT2Model = function(config) return gpt_encoder(gpt2, config) end
+readers.OpenAIGPTModel = function(config) return gpt_encoder(openai_gpt, config) end
+readers.GPT2DoubleHeadsModel, readers.OpenAIGPTDoubleHeadsModel = double_heads(gpt2), double_heads(openai_gpt)
+readers.OpenAIGPTForSequenceClassification = function(config)
+  return gpt_encoder(openai_gpt, config, not config.vectors and "ForSequenceClassification" or nil)
+end
 readers.types["openai-gpt"] = "OpenAIGPTLMHeadModel"
-readers.OpenAIGPTModel = function(config) return openai_gpt(config, readers.attention(config)) end
 for _, head in ipairs(heads) do
-  readers["GPT2" .. head] = function(config) return gpt2_encoder(config, not config.vectors and head or nil) end
+  readers["GPT2" .. head] = function(config) return gpt_encoder(gpt2, config, not config.vectors and head or nil) end
 end
 return readers
