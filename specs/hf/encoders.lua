@@ -501,6 +501,7 @@ local classes = {
           table.insert(c.unused, "encoder.layer.*.attention.self." .. part .. "_global." .. kind)
         end
       end
+      config:only("attention_mode", "longformer", "longformer")
       config:value("onnx_export")
       pooler(config, c, head, "pooler.dense")
     end,
