@@ -408,17 +408,6 @@ local classes = {
       end
     end,
   },
-  RobertaPreLayerNorm = {
-    prefixes = { "roberta_prelayernorm." }, classifies = true, sizes = base,
-    names = { positions = "embeddings.position_embeddings", attention_norm = "attention.LayerNorm",
-              ffn_norm = "intermediate.LayerNorm", final_norm = "LayerNorm" },
-    set = function(config, c, positions, _, head)
-      c.norm_first = true
-      bert_positions(config, c, positions, config:count("pad_token_id", 0, 2 ^ 24, 1) + 1)
-      if c.outputs then first_token(c, "classifier.dense", "tanh", "classifier.out_proj")
-      else pooler(config, c, head, "pooler.dense") end
-    end,
-  },
   MegatronBert = {
     prefixes = { "bert." }, classifies = true, sizes = { hidden = 1024, layers = 24, heads = 16, ffn = 4096 },
     names = { positions = "embeddings.position_embeddings", embedding_norm = false, attention_norm = "attention.ln",
@@ -573,6 +562,11 @@ local readers = {}
 classes.XLMRoberta, classes.Camembert = classes.Roberta, classes.Roberta
 classes.Data2VecText = {
   prefixes = { "data2vec_text." }, classifies = true, sizes = base, names = classes.Roberta.names, set = classes.Roberta.set,
+}
+classes.RobertaPreLayerNorm = {
+  prefixes = { "roberta_prelayernorm." }, classifies = true, sizes = base, set = classes.XLMRobertaXL.set,
+  names = { positions = "embeddings.position_embeddings", attention_norm = "attention.LayerNorm",
+            ffn_norm = "intermediate.LayerNorm", final_norm = "LayerNorm" },
 }
 classes.DPRQuestion = {
   prefixes = { "question_encoder.bert_model." }, dropped = { "question_encoder.bert_model.pooler.", "pooler." }, sizes = base,
