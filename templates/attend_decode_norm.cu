@@ -32,9 +32,9 @@
 //@ shared  UNIT    3 * 4               // first unit, last + 1, whether whole groups
 //@ fits    DECODE && BEAMS == 0 && SET == HEADS / KV_HEADS && X == KV && X == type(y) && sizeof(KV) == 2
 //@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256 && PAGE % 8 == 0 && SHARED <= SMEM
-//    As in attend_decode.cu. With many rows heads are normed sooner by a launch of their own; other GPUs have not run it.
+//    As in attend_decode.cu. More rows, contexts of attend_brief and other GPUs were not measured (docs/decisions/035-experts.md).
 //@ prefer  other if WARPS * SLOT_BYTES > 40000 || (WARPS == 8 && SET > 8)
-//@ prefer  other if BUCKET > 8 || ARCH != 90
+//@ prefer  other if BUCKET > 8 || CONTEXT <= 256 || ARCH != 90
 //@ launch  grid min(BLOCKS * SMS, S * HEAD_SETS * MAX_CHUNKS)    block WARPS * 32
 //@ scratch partials 4 * S_MAX * HEAD_SETS * MAX_CHUNKS * PARTIAL
 //@ zeroed  counters 4 * S_MAX * HEAD_SETS
