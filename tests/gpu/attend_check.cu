@@ -2,11 +2,14 @@
 //
 // One step with single tokens and prompt chunks, of lengths around the edges of pages, tiles and chunks. Pages are in
 // random order, all that must not be read is NaN, outputs start poisoned. Each decode row is computed again alone, and
-// all rows again by few blocks, and by a block for each row and head set (SPREAD): the bits must be the same. With the argument
+// all rows again by few blocks, and by a block for each row and head set (SPREAD): the bits must be the same; so must those of
+// attend_decode_norm be, against append_norm and attend_decode. With the argument
 // `prompts` attention of prompts alone is timed; with `rows` single tokens of 65 to 512 rows, behind a kernel that streams weights.
+#include "append_norm.cuh"
 #include "attend_decode.cuh"
 #include "attend_prefill.cuh"
 #include "attend_prefill_hopper.cuh"
+#include "body/normed_decode.cuh"
 #include "check.h"
 #include "regions.h"
 #include <cuda.h>
@@ -281,6 +284,96 @@ template <class F, int W = 0> int check(const char *name, uint64_t seed)
 }
 #define CHECK(...) wrong += check<Facts<__VA_ARGS__>>(#__VA_ARGS__, seed++)
 #define CHECK_BY(WARPS, ...) wrong += check<Facts<__VA_ARGS__>, WARPS>(#WARPS " warps, " #__VA_ARGS__, seed++)
+
+// Heads of q and k normed by append_norm before attend_decode, or by attend_decode_norm: the same bits of y and of the cache.
+template <class F, int R> struct AppendNormConfig {
+    using T = typename F::T;
+    using OUT = T;
+    using KV = T;
+    static constexpr int H = F::HEADS, G = F::KV_HEADS, E = F::E, ROT = R, BLOCK = F::BLOCK, PAGES = ceil_div(F::CONTEXT, F::BLOCK);
+    static constexpr int THREADS = 128, VEC = 8, LANES = least(32, pow2_at_least(ceil_div(E, VEC))), PER = 1, ONE_TYPE = 1;
+    static constexpr float EPS = 1e-6f;
+};
+template <class F, int R> struct NormConfig : DecodeConfig<F> {
+    using D = DecodeConfig<F>;
+    static constexpr int ROT = R, NORMED_AT = round_up(D::SHARED, 16), SHARED = NORMED_AT + (D::SET * (F::E + 8) + 4 * F::E) * 2;
+    static constexpr float EPS = 1e-6f;
+};
+template <class C> __global__ void __launch_bounds__(128) append_norm_kernel(const __grid_constant__ AppendNormArgs a) { append_norm<C>(a); }
+template <class C>
+__global__ void __launch_bounds__(C::WARPS * 32, C::BLOCKS) decode_norm_kernel(const __grid_constant__ AttendDecodeNormArgs a) { attend_decode<Normed<C>>(normed_args<C>(a)); }
+
+template <class F, int R> int check_normed(const char *name, uint64_t seed)
+{
+    using T = typename F::T;
+    using A = AppendNormConfig<F, R>;
+    using N = NormConfig<F, R>;
+    constexpr int H = F::HEADS, G = F::KV_HEADS, E = F::E, B = F::BLOCK, PER_SLOT = ceil_div(F::CONTEXT, B), WIDE = (H + 2 * G) * E;
+    Random rnd{seed};
+    const std::vector<int> length = {1, 2, B, B + 1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 255, 256, 257, 300, 513, 777, 1025, 2048};
+    const int S = (int)length.size();
+    std::vector<FtxRow> rows(S);
+    std::vector<FtxToken> tokens(S);
+    std::vector<int> pages(S * PER_SLOT);
+    for (size_t i = 0; i < pages.size(); i++)
+        pages[i] = (int)i;
+    for (size_t i = pages.size() - 1; i > 0; i--)
+        std::swap(pages[i], pages[rnd.below((int)i + 1)]);
+    for (int r = 0; r < S; r++) {
+        rows[r] = {};
+        rows[r].q_start = r, rows[r].q_len = 1, rows[r].kv_len = length[r], rows[r].slot = S - 1 - r, rows[r].lane = -1;
+        tokens[r] = {0, length[r] - 1, r, S - 1 - r};
+    }
+    const size_t elements = pages.size() * G * B * E;
+    std::vector<T> x((size_t)S * WIDE), k(elements), v(elements);
+    for (auto *some : {&x, &k, &v})
+        for (auto &e : *some)
+            e = host_round<T>(rnd.normal());
+    std::vector<float> qg(E), kg(E), table((size_t)F::CONTEXT * most(R, 1));
+    for (int e = 0; e < E; e++)
+        qg[e] = 1 + 0.3f * rnd.normal(), kg[e] = 1 + 0.3f * rnd.normal();
+    for (size_t i = 0; i < table.size(); i++)
+        table[i] = i % 2 ? sinf(i * 0.37f) : cosf((i + 1) * 0.37f);
+    FtxStep step = {};
+    step.tokens = step.rows = step.decode_rows = S;
+    Device<T> dx(x), dq((size_t)S * H * E), dy(dq.n), k1(k), v1(v), k2(k), v2(v);
+    Device<float> dqg(qg), dkg(kg), dtable(table), partials((size_t)F::MAX_ROWS * N::HEAD_SETS * F::MAX_CHUNKS * N::PARTIAL);
+    Device<FtxStep> dstep(std::vector<FtxStep>{step});
+    Device<FtxRow> drows(rows);
+    Device<FtxToken> dtokens(tokens);
+    Device<int> dpages(pages);
+    Device<u32> counters(F::MAX_ROWS * N::HEAD_SETS);
+    counters.fill(0);
+    dy.fill(0xff);
+    launch(append_norm_kernel<A>, dim3(S, ceil_div(H + 2 * G, A::THREADS / A::LANES)), A::THREADS, 0,
+           AppendNormArgs{dx.p, dtable.p, dqg.p, dkg.p, dstep.p, dtokens.p, dpages.p, k1.p, v1.p, dq.p});
+    run_decode<F>(AttendDecodeArgs{dq.p, dstep.p, drows.p, dpages.p, k1.p, v1.p, dy.p, partials.p, counters.p}, S);
+    CU(cudaDeviceSynchronize());
+    const std::vector<T> y = dy.get(), ck = k1.get(), cv = v1.get();
+    int wrong = 0;
+    double sum = 0;
+    for (const T &e : y)
+        sum += fabs(host_float(e));
+    wrong += !(sum > 0 && sum < 1e30);
+    wrong += !memcmp(ck.data(), k.data(), elements * sizeof(T));
+    for (int blocks : {1 << 20, 5, 1}) {
+        k2.put(k), v2.put(v);
+        dy.fill(0xff);
+        const int grid = std::min({N::BLOCKS * sms, S * N::HEAD_SETS * F::MAX_CHUNKS, blocks});
+        launch(decode_norm_kernel<N>, dim3(grid), N::WARPS * 32, N::SHARED,
+               AttendDecodeNormArgs{dx.p, dtable.p, dqg.p, dkg.p, dstep.p, drows.p, dpages.p, k2.p, v2.p, dy.p, partials.p, counters.p});
+        CU(cudaDeviceSynchronize());
+        const std::vector<T> y2 = dy.get(), k3 = k2.get(), v3 = v2.get();
+        wrong += memcmp(y2.data(), y.data(), y.size() * sizeof(T)) != 0;
+        wrong += memcmp(k3.data(), ck.data(), elements * sizeof(T)) != 0;
+        wrong += memcmp(v3.data(), cv.data(), elements * sizeof(T)) != 0;
+    }
+    for (u32 c : counters.get())
+        wrong += c != 0;
+    printf("normed %-40s %d rows, other bits %d  %s\n", name, S, wrong, wrong ? "WRONG" : "");
+    return wrong;
+}
+#define CHECK_NORMED(ROT, ...) wrong += check_normed<Facts<__VA_ARGS__>, ROT>(#ROT ", " #__VA_ARGS__, seed++)
 
 template <class T> __global__ void fill_kernel(T *p, size_t n, u32 seed)
 {
@@ -562,6 +655,12 @@ int main(int argc, char **argv)
         CHECK_BY(2, bf16, bf16, 8, 1, 32, 64);
         CHECK_BY(1, bf16, bf16, 32, 8, 64, 16);
         CHECK_BY(1, half, half, 14, 2, 40, 8, 300);
+        CHECK_NORMED(128, bf16, bf16, 32, 4, 128, 16);
+        CHECK_NORMED(64, bf16, bf16, 16, 8, 128, 16);
+        CHECK_NORMED(64, half, half, 14, 2, 64, 24, 257);
+        CHECK_NORMED(0, bf16, bf16, 32, 2, 96, 8);
+        CHECK_NORMED(24, half, half, 3, 1, 24, 16, 0, 20);
+        CHECK_NORMED(256, bf16, bf16, 8, 4, 256, 16, 512);
         printf(wrong ? "%d wrong\n" : "ok\n", wrong);
     } else {
         using Small = Facts<bf16, bf16, 32, 8, 64, 16, 0, 0, 64, 4096>;
