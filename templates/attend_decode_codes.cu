@@ -34,7 +34,7 @@
 //@ consts  PITCH: HEAD_DIM % 128 == 0 ? HEAD_DIM : round_up(HEAD_DIM, 32) + 16
 //@ consts  SLOT_BYTES: round_up(2 * 16 * PITCH + 64 + APPEND * 2 * HEAD_DIM * sizeof(X), 128)  MERGE_PITCH: HEAD_DIM + 4
 //    SPREAD: as in attend_decode.cu.
-//@ tune    SPREAD: 0 1
+//@ tune    SPREAD: 0 1 2
 //@ plain:  prefer SPREAD=1 if DECODE && BUCKET > 64 && !FIXED && ARCH == 90 && HEAD_DIM == 128 && SET <= 8
 //@ prefer  SPREAD=0
 //@ tune    WARPS: 4 8 2  STAGES: 3 4 2  BLOCKS: 3 2 1 4 5 6
@@ -52,13 +52,15 @@
 //@ shared  MERGE   WARPS * SET * MERGE_PITCH * 4
 //@ shared  STATS   WARPS * 2 * SET * 4
 //@ shared  BEFORE  SPREAD ? 0 : (MAX_ROWS + 1) * 4  // chunks of earlier rows
-//@ shared  ARRIVED 4 * 4               // whether this block was the last, row, set, chunks
+//@ shared  ARRIVED 5 * 4               // whether this block was the last, row, set, chunks, first unit
+//@ shared  KEPT    SPREAD == 2 ? WARPS * 32 * 24 : 0  // each thread's sums of a row's first groups
 //@ shared  UNIT    SPREAD ? 0 : 3 * 4               // first unit, last + 1, whether whole groups
 //@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 16 == 0 && HEAD_DIM <= 256 && PAGE % 8 == 0 && sizeof($k) == 1
 //@ append: fits DECODE && SET == HEADS / KV_HEADS
+//@ fits    SPREAD < 2 || SET * HEAD_DIM <= WARPS * 128
 //@ fits    SHARED <= SMEM
 //@ append: prefer other if T_MAX > 8
-//@ launch  grid SPREAD ? S * HEAD_SETS + (MAX_CHUNKS > 1 ? BLOCKS * SMS : 0) : min(BLOCKS * SMS, S * HEAD_SETS * MAX_CHUNKS)    block WARPS * 32
+//@ launch  grid SPREAD == 1 ? S * HEAD_SETS + (MAX_CHUNKS > 1 ? BLOCKS * SMS : 0) : min(BLOCKS * SMS, S * HEAD_SETS * MAX_CHUNKS)    block WARPS * 32
 //@ scratch partials 4 * S_MAX * HEAD_SETS * MAX_CHUNKS * PARTIAL
 //@ zeroed  counters 4 * S_MAX * HEAD_SETS
 //@ moves   S * CONTEXT * KV_HEADS * (HEAD_DIM + 2)

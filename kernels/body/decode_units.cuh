@@ -34,13 +34,15 @@ template <bool, class A, class B> struct Pick { using Type = A; };
 template <class A, class B> struct Pick<false, A, B> { using Type = B; };
 template <class K> using DecodeArgs = typename Pick<K::BEAMS, AttendDecodeBeamsArgs, AttendDecodeArgs>::Type;
 
+template <class K, class = void> struct JoinOf { static constexpr int N = 4; };
+template <class K> struct JoinOf<K, decltype(void(K::JOIN_N))> { static constexpr int N = K::JOIN_N; };
 // What follows from the constants of an instance.
 template <class K> struct DecodeShape {
     static constexpr int GROUP = K::HEADS / K::KV_HEADS;
     static constexpr int SETS = ceil_div(GROUP, K::SET); // of one kv head
     static constexpr int COLUMNS = round_up(K::E, 16);
     using Rows = TileRows<K::PITCH>;
-    static constexpr int JOIN = K::SET * K::E <= K::WARPS * 128 ? 4 : 1; // 4 where a thread holds one vector of a group
+    static constexpr int JOIN = K::SET * K::E <= K::WARPS * 128 ? JoinOf<K>::N : 1; // 4 where a thread holds one vector of a group
 };
 
 // How the positions of a row are cut.
@@ -104,12 +106,12 @@ template <class K> DEVICE Unit find_unit(const DecodeArgs<K> &a, const int *befo
     enter_chunk<K>(u);
     return u;
 }
-// Whether the units of a block are known to be of one (row, head set): neither row nor queries are looked up again.
-template <class K> struct OneSet { static constexpr bool YES = false; };
+// Whether copies and queries are of one (row, head set) until they are begun anew.
+template <class K> struct OneSet { static constexpr bool YES = K::SPREAD == 2; };
 // The unit after u; there is one.
 template <class K> DEVICE void advance(const DecodeArgs<K> &a, Unit &u)
 {
-    if (++u.chunk == u.cut.chunks && !OneSet<K>::YES) {
+    if (++u.chunk == u.cut.chunks) {
         u.chunk = 0;
         if (++u.set == K::HEAD_SETS) {
             u.set = 0;
@@ -119,8 +121,83 @@ template <class K> DEVICE void advance(const DecodeArgs<K> &a, Unit &u)
     }
     enter_chunk<K>(u);
 }
+// The next chunk of the same row, or none.
+template <class K> DEVICE void next_chunk(Unit &u)
+{
+    u.chunk++;
+    enter_chunk<K>(u);
+}
 
-// SPREAD. A piece is JOIN chunks of a (row, head set). In a row of more chunks that is over twice as long as the mean it is one
+// SPREAD 2. Block b takes units [units * b / blocks, units * (b + 1) / blocks); but a whole (row, head set) where the longest row
+// has no more chunks than the largest such range.
+struct Deal {
+    int first, last; // the block's units
+    int units;       // of the step
+};
+// The first border between blocks behind unit s.
+DEVICE int border_after(int s, int units)
+{
+    const i64 blocks = gridDim.x, b = ((s + 1) * blocks + units - 1) / units;
+    return (int)(b * units / blocks);
+}
+// The block's first unit, if it has any. Each warp finds it.
+template <class K> DEVICE Unit deal_out(const DecodeArgs<K> &a, Deal &d)
+{
+    const int rows = least(a.step->decode_rows, K::MAX_ROWS), lane = lane_id(), blocks = (int)gridDim.x;
+    int chunks = 0, longest = 0;
+    for (int base = 0; base < K::MAX_ROWS; base += 64) {
+        int n[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++) { // loaded before `rows` has arrived
+            const int row = base + i * 32 + lane;
+            n[i] = row < K::MAX_ROWS ? cut_row<K>(a.rows[row].kv_len).chunks : 0;
+        }
+        if (base >= rows)
+            break;
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            if (base + i * 32 + lane < rows) {
+                chunks += n[i];
+                longest = most(longest, n[i]);
+            }
+    }
+    d.units = warp_sum(chunks) * K::HEAD_SETS;
+    Unit u;
+    u.chunk = 0;
+    if (rows * K::HEAD_SETS <= blocks && !warp_ballot(longest > ceil_div(d.units, blocks))) {
+        u.row = (int)blockIdx.x / K::HEAD_SETS;
+        u.set = (int)blockIdx.x % K::HEAD_SETS;
+        d.first = d.last = 0;
+        if (u.row < rows) {
+            enter_row<K>(a, u);
+            enter_chunk<K>(u);
+            d.last = u.cut.chunks;
+        }
+        return u;
+    }
+    d.first = (int)((i64)d.units * blockIdx.x / blocks);
+    d.last = (int)((i64)d.units * (blockIdx.x + 1) / blocks);
+    u.row = 0;
+    int before = 0, rest = 0;
+    for (int base = 0; base < rows; base += 32) {
+        const int row = base + lane, n = row < rows ? cut_row<K>(a.rows[row].kv_len).chunks * K::HEAD_SETS : 0, upto = before + warp_prefix_sum(n);
+        const u32 mine = warp_ballot(d.first >= upto - n && d.first < upto);
+        if (mine) {
+            const int from = __ffs(mine) - 1;
+            u.row = base + from;
+            rest = d.first - shuffle(upto - n, from);
+            break;
+        }
+        before = shuffle(upto, 31);
+    }
+    enter_row<K>(a, u);
+    u.set = rest / most(u.cut.chunks, 1);
+    u.chunk = rest % most(u.cut.chunks, 1);
+    enter_chunk<K>(u);
+    return u;
+}
+
+// SPREAD 1. A piece is JOIN chunks of a (row, head set). In a row of more chunks that is over twice as long as the mean it is one
 // chunk, so that no block is at work long after the others. Block b takes the first piece of (row, head set) b.
 //
 // The first unit of that piece, of the last row where there are not so many.
