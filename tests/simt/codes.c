@@ -91,6 +91,8 @@ static void add_coded_spread(Suite *s, DType t, DType kv, int E, int spread, int
     const int q = add(&g, "append %%%d - {layer=0 heads=4 kv_heads=2 head_dim=%d} : [T,4,%d] %s", x, E, E, type);
     add(&g, "attend_paged %%%d {layer=0 kv_heads=2 scale=0.2 window=0 softcap=0} : [T,%d] %s", q, 4 * E, type);
     set_rows(&c, 5, 5, (const int[][2]){{1, 700}, {1, 1}, {1, 1590}, {1, 128}, {1, 33}});
+    if (sms == 10) /* a whole row and head set for each block */
+        set_rows(&c, 5, 5, (const int[][2]){{1, 700}, {1, 641}, {1, 650}, {1, 768}, {1, 699}});
     take(s, &g, &c, spread == 1 ? "attend codes, a block for each row and head set" : "attend codes, ranges");
 }
 
@@ -134,6 +136,7 @@ void codes_decode(void **state)
     add_coded_spread(s, DT_BF16, DT_INT8, 128, 2, 1);
     add_coded_spread(s, DT_FP16, DT_FP8, 48, 2, 3);
     add_coded_spread(s, DT_BF16, DT_INT8, 64, 2, 7);
+    add_coded_spread(s, DT_BF16, DT_INT8, 64, 2, 10);
     add_coded_spread(s, DT_BF16, DT_INT8, 64, 2, 40);
     for (int e = 16; wide && e <= 256; e += 16)
         for (int k = 0; k < 4; k++)
