@@ -207,6 +207,20 @@ template <bool FAST> DEVICE void join(Joined &a, const Joined &b)
     a.top = high;
 }
 
+// Four columns of a partial result, from element i = head * E + column on.
+template <class K> DEVICE Joined load_partial(const float *partial, int i)
+{
+    const uint4_ x = load_l2(partial + i);
+    Joined j;
+    j.top = load_l2_scalar(partial + K::SET * K::E + i / K::E);
+    j.sum = load_l2_scalar(partial + K::SET * K::E + K::SET + i / K::E);
+    j.o[0] = __uint_as_float(x.x);
+    j.o[1] = __uint_as_float(x.y);
+    j.o[2] = __uint_as_float(x.z);
+    j.o[3] = __uint_as_float(x.w);
+    return j;
+}
+
 // y of one head set from the partial results of its chunks, or (groups) of groups of JOIN chunks. The whole block.
 template <class K> DEVICE void add_partials(const DecodeArgs<K> &a, int row, int set, int chunks, bool groups)
 {
@@ -220,16 +234,8 @@ template <class K> DEVICE void add_partials(const DecodeArgs<K> &a, int row, int
         for (int c = 0; c < count; c += 4) { // four loads in flight
             Joined one[4], group;
 #pragma unroll
-            for (int j = 0; j < 4; j++) {
-                const float *p = partial + (i64)least(c + j, count - 1) * K::PARTIAL;
-                const uint4_ x = load_l2(p + i);
-                one[j].top = load_l2_scalar(p + K::SET * K::E + h);
-                one[j].sum = load_l2_scalar(p + K::SET * K::E + K::SET + h);
-                one[j].o[0] = __uint_as_float(x.x);
-                one[j].o[1] = __uint_as_float(x.y);
-                one[j].o[2] = __uint_as_float(x.z);
-                one[j].o[3] = __uint_as_float(x.w);
-            }
+            for (int j = 0; j < 4; j++)
+                one[j] = load_partial<K>(partial + (i64)least(c + j, count - 1) * K::PARTIAL, i);
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 if (c + j < count)
@@ -245,30 +251,22 @@ template <class K> DEVICE void add_partials(const DecodeArgs<K> &a, int row, int
 }
 
 // The same where blocks took ranges of units of which unit `first` is the row's chunk 0 (Deal).
-template <class K> DEVICE void add_pieces(const DecodeArgs<K> &a, int row, int set, int chunks, int first, int units)
+template <class K> DEVICE void add_pieces(const DecodeArgs<K> &a, int row, int set, int chunks, int first, int share)
 {
     using D = DecodeShape<K>;
     const float *partial = a.partials + ((i64)row * K::HEAD_SETS + set) * K::MAX_CHUNKS * K::PARTIAL;
     const int heads = least(K::SET, D::GROUP - set % D::SETS * K::SET);
-    const int joined = (border_after(first, units) - first) / D::JOIN; // groups that the first block has added up
+    const int joined = (share - first % share) / D::JOIN; // groups that the first block has added up
     for (int i = threadIdx.x * 4; i < heads * K::E; i += K::WARPS * 128) {
         const int h = i / K::E;
         Joined all;
-        for (int c = 0; c < chunks; c = most(c + D::JOIN, joined * D::JOIN)) {
+        for (int c = most(joined - 1, 0) * D::JOIN; c < chunks; c += D::JOIN) {
             const int end = least(c + D::JOIN, chunks);
-            const bool whole = border_after(first + c, units) >= first + end;
+            const bool whole = (first + c) / share == (first + end - 1) / share;
             Joined one[D::JOIN], group;
 #pragma unroll
-            for (int j = 0; j < D::JOIN; j++) {
-                const float *p = partial + (i64)(whole ? c : least(c + j, end - 1)) * K::PARTIAL;
-                const uint4_ x = load_l2(p + i);
-                one[j].top = load_l2_scalar(p + K::SET * K::E + h);
-                one[j].sum = load_l2_scalar(p + K::SET * K::E + K::SET + h);
-                one[j].o[0] = __uint_as_float(x.x);
-                one[j].o[1] = __uint_as_float(x.y);
-                one[j].o[2] = __uint_as_float(x.z);
-                one[j].o[3] = __uint_as_float(x.w);
-            }
+            for (int j = 0; j < D::JOIN; j++)
+                one[j] = load_partial<K>(partial + (i64)(whole ? c : least(c + j, end - 1)) * K::PARTIAL, i);
 #pragma unroll
             for (int j = 0; j < D::JOIN; j++)
                 if (j == 0 || (!whole && c + j < end))
@@ -322,8 +320,8 @@ template <class K> DEVICE void share_out(const DecodeArgs<K> &a, int rows, int *
     }
 }
 
-// Units [first, last), of which `next` is the first. whole: they are whole groups of JOIN chunks. units: see Deal.
-template <class K> DEVICE void attend_units(const DecodeArgs<K> &a, Unit next, int first, int last_unit, bool whole, int units = 0)
+// Units [first, last), of which `next` is the first. whole: they are whole groups of JOIN chunks. share: see Deal.
+template <class K> DEVICE void attend_units(const DecodeArgs<K> &a, Unit next, int first, int last_unit, bool whole, int share = 0)
 {
     constexpr bool DEALT = K::SPREAD == 2;
     using D = DecodeShape<K>;
@@ -416,7 +414,7 @@ template <class K> DEVICE void attend_units(const DecodeArgs<K> &a, Unit next, i
             more = fold && g1 < u.cut.chunks && least(g1 + D::JOIN, u.cut.chunks) <= end;
             ends = !grouped || u.chunk == g1 - 1;
             alone = from_now == 0 && end == u.cut.chunks;
-            slot = fold ? 0 : grouped ? g0 : u.chunk;
+            slot = grouped ? g0 : u.chunk;
         }
         float *partial = a.partials + (((i64)u.row * K::HEAD_SETS + u.set) * K::MAX_CHUNKS + slot) * K::PARTIAL;
         for (int i = threadIdx.x * 4; i < heads * K::E; i += THREADS * 4) {
@@ -443,28 +441,13 @@ template <class K> DEVICE void attend_units(const DecodeArgs<K> &a, Unit next, i
             if (!ends)
                 continue;
             if constexpr (DEALT) {
-                if (fold && (more || u.chunk >= D::JOIN)) {
-                    float *kept = (float *)(shared + K::KEPT_AT) + threadIdx.x; // [6][THREADS]
-                    if (u.chunk >= D::JOIN) {
-                        Joined earlier;
-                        earlier.top = kept[0];
-                        earlier.sum = kept[THREADS];
-#pragma unroll
-                        for (int j = 0; j < 4; j++)
-                            earlier.o[j] = kept[(2 + j) * THREADS];
-                        join<K::MATRIX>(earlier, all);
-                        all = earlier;
-                    }
-                    kept[0] = all.top;
-                    kept[THREADS] = all.sum;
-#pragma unroll
-                    for (int j = 0; j < 4; j++)
-                        kept[(2 + j) * THREADS] = all.o[j];
-                    if (more)
-                        continue;
+                if (fold && u.chunk >= D::JOIN) {
+                    Joined earlier = load_partial<K>(partial - D::JOIN * K::PARTIAL, i);
+                    join<K::MATRIX>(earlier, all);
+                    all = earlier;
                 }
             }
-            if (alone) {
+            if (alone && !more) {
                 put_result<K>(a, u.row, u.set, i, all.o, all.sum);
             } else {
                 store(partial + i, all.o);
@@ -502,7 +485,7 @@ template <class K> DEVICE void attend_units(const DecodeArgs<K> &a, Unit next, i
         for (;;) { // a second time after the last unit, for its own count
             if (last) {
                 if constexpr (DEALT)
-                    add_pieces<K>(a, last_row, last_set, last_chunks, last_first, units);
+                    add_pieces<K>(a, last_row, last_set, last_chunks, last_first, share);
                 else
                     add_partials<K>(a, last_row, last_set, last_chunks, joined);
             }
@@ -546,7 +529,7 @@ __device__ void attend_decode(const DecodeArgs<K> &a)
         if (threadIdx.x == 0)
             arrived[1] = arrived[2] = arrived[3] = arrived[4] = 0;
         if (d.first < d.last)
-            attend_units<K>(a, u, d.first, d.last, false, d.units);
+            attend_units<K>(a, u, d.first, d.last, false, d.share);
         else if (blockIdx.x == 0)
             wait_for_previous();
     } else if constexpr (K::SPREAD) {

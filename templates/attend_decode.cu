@@ -54,7 +54,6 @@
 //@ shared  QUERY   MATRIX ? 0 : SET * HEAD_DIM * 4
 //@ shared  BEFORE  SPREAD ? 0 : (MAX_ROWS + 1) * 4  // chunks of earlier rows
 //@ shared  ARRIVED 5 * 4               // whether this block was the last, row, set, chunks, first unit
-//@ shared  KEPT    SPREAD == 2 ? WARPS * 32 * 24 : 0  // each thread's sums of a row's first groups
 //@ shared  UNIT    SPREAD ? 0 : 3 * 4               // first unit, last + 1, whether whole groups
 //@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256 && PAGE % 8 == 0
 //@ fits    sizeof(KV) > 1

@@ -34,15 +34,13 @@ template <bool, class A, class B> struct Pick { using Type = A; };
 template <class A, class B> struct Pick<false, A, B> { using Type = B; };
 template <class K> using DecodeArgs = typename Pick<K::BEAMS, AttendDecodeBeamsArgs, AttendDecodeArgs>::Type;
 
-template <class K, class = void> struct JoinOf { static constexpr int N = 4; };
-template <class K> struct JoinOf<K, decltype(void(K::JOIN_N))> { static constexpr int N = K::JOIN_N; };
 // What follows from the constants of an instance.
 template <class K> struct DecodeShape {
     static constexpr int GROUP = K::HEADS / K::KV_HEADS;
     static constexpr int SETS = ceil_div(GROUP, K::SET); // of one kv head
     static constexpr int COLUMNS = round_up(K::E, 16);
     using Rows = TileRows<K::PITCH>;
-    static constexpr int JOIN = K::SET * K::E <= K::WARPS * 128 ? JoinOf<K>::N : 1; // 4 where a thread holds one vector of a group
+    static constexpr int JOIN = K::SET * K::E <= K::WARPS * 128 ? 4 : 1; // 4 where a thread holds one vector of a group
 };
 
 // How the positions of a row are cut.
@@ -59,7 +57,7 @@ template <class K> DEVICE Cut cut_row(int kv_len)
     c.first = K::WINDOW > 0 && kv_len > K::WINDOW ? kv_len - K::WINDOW : 0;
     c.origin = c.first & ~15;
     const int span = c.last - c.origin;
-    c.length = most(K::CHUNK, round_up(ceil_div(span, K::MAX_CHUNKS), K::CHUNK));
+    c.length = K::MAX_CHUNKS * K::CHUNK >= K::CONTEXT + 16 ? K::CHUNK : most(K::CHUNK, round_up(ceil_div(span, K::MAX_CHUNKS), K::CHUNK));
     c.chunks = ceil_div(span, c.length);
     return c;
 }
@@ -128,71 +126,47 @@ template <class K> DEVICE void next_chunk(Unit &u)
     enter_chunk<K>(u);
 }
 
-// SPREAD 2. Block b takes units [units * b / blocks, units * (b + 1) / blocks); but a whole (row, head set) where the longest row
-// has no more chunks than the largest such range.
+// SPREAD 2. As many blocks take units as are needed if none takes more than it has to: block w of them takes the units
+// [w * share, (w + 1) * share). They are spread evenly over the grid, and so over the SMs.
 struct Deal {
-    int first, last; // the block's units
-    int units;       // of the step
+    int first, last; // the block's units; last <= first: it has none
+    int share;
 };
-// The first border between blocks behind unit s.
-DEVICE int border_after(int s, int units)
-{
-    const i64 blocks = gridDim.x, b = ((s + 1) * blocks + units - 1) / units;
-    return (int)(b * units / blocks);
-}
-// The block's first unit, if it has any. Each warp finds it.
+template <class K> DEVICE int row_chunks(const DecodeArgs<K> &a, int row) { return cut_row<K>(a.rows[least(row, K::MAX_ROWS - 1)].kv_len).chunks; }
+// The block's first unit, if it has one. Each warp finds it.
 template <class K> DEVICE Unit deal_out(const DecodeArgs<K> &a, Deal &d)
 {
-    const int rows = least(a.step->decode_rows, K::MAX_ROWS), lane = lane_id(), blocks = (int)gridDim.x;
-    int chunks = 0, longest = 0;
-    for (int base = 0; base < K::MAX_ROWS; base += 64) {
-        int n[2];
-#pragma unroll
-        for (int i = 0; i < 2; i++) { // loaded before `rows` has arrived
-            const int row = base + i * 32 + lane;
-            n[i] = row < K::MAX_ROWS ? cut_row<K>(a.rows[row].kv_len).chunks : 0;
-        }
-        if (base >= rows)
-            break;
-#pragma unroll
-        for (int i = 0; i < 2; i++)
-            if (base + i * 32 + lane < rows) {
-                chunks += n[i];
-                longest = most(longest, n[i]);
-            }
-    }
-    d.units = warp_sum(chunks) * K::HEAD_SETS;
+    const int lane = lane_id(), blocks = (int)gridDim.x, block = (int)blockIdx.x;
+    int n[2] = {row_chunks<K>(a, lane), row_chunks<K>(a, 32 + lane)}; // loaded before `rows` has arrived
+    const int rows = least(a.step->decode_rows, K::MAX_ROWS);
+    n[0] = lane < rows ? n[0] : 0;
+    n[1] = 32 + lane < rows ? n[1] : 0;
+    int chunks = n[0] + n[1];
+    for (int row = 64 + lane; row < rows; row += 32)
+        chunks += row_chunks<K>(a, row);
+    const int units = warp_sum(chunks) * K::HEAD_SETS;
+    d.share = most(1, ceil_div(units, blocks));
+    const int used = ceil_div(units, d.share), w = block * used / blocks;
+    d.first = w * d.share;
+    d.last = (block + 1) * used / blocks > w ? least(d.first + d.share, units) : 0;
     Unit u;
-    u.chunk = 0;
-    if (rows * K::HEAD_SETS <= blocks && !warp_ballot(longest > ceil_div(d.units, blocks))) {
-        u.row = (int)blockIdx.x / K::HEAD_SETS;
-        u.set = (int)blockIdx.x % K::HEAD_SETS;
-        d.first = d.last = 0;
-        if (u.row < rows) {
-            enter_row<K>(a, u);
-            enter_chunk<K>(u);
-            d.last = u.cut.chunks;
-        }
-        return u;
-    }
-    d.first = (int)((i64)d.units * blockIdx.x / blocks);
-    d.last = (int)((i64)d.units * (blockIdx.x + 1) / blocks);
     u.row = 0;
     int before = 0, rest = 0;
     for (int base = 0; base < rows; base += 32) {
-        const int row = base + lane, n = row < rows ? cut_row<K>(a.rows[row].kv_len).chunks * K::HEAD_SETS : 0, upto = before + warp_prefix_sum(n);
-        const u32 mine = warp_ballot(d.first >= upto - n && d.first < upto);
+        const int row = base + lane, m = base == 0 ? n[0] : base == 32 ? n[1] : row < rows ? row_chunks<K>(a, row) : 0;
+        const int upto = before + warp_prefix_sum(m * K::HEAD_SETS), begin = upto - m * K::HEAD_SETS;
+        const u32 mine = warp_ballot(d.first >= begin && d.first < upto);
         if (mine) {
             const int from = __ffs(mine) - 1;
             u.row = base + from;
-            rest = d.first - shuffle(upto - n, from);
+            rest = d.first - shuffle(begin, from);
             break;
         }
         before = shuffle(upto, 31);
     }
     enter_row<K>(a, u);
     u.set = rest / most(u.cut.chunks, 1);
-    u.chunk = rest % most(u.cut.chunks, 1);
+    u.chunk = rest - u.set * u.cut.chunks;
     enter_chunk<K>(u);
     return u;
 }
