@@ -37,9 +37,9 @@
 //@ plain:  tune WARPS: 8 4 2 1
 //@ beams:  tune WARPS: 4 2
 //@ tune    STAGES: 2 3 4  BLOCKS: 1 2 3 4 6 8 16
-//@ order   CHUNK WARPS
-//    Chunks of CHUNK positions by WARPS warps: 2564 is 256 by 4.
-//@ sums    attend_paged = chunks CHUNK * 10 + WARPS
+//@ order   CHUNK WARPS SPREAD
+//    Chunks of CHUNK positions by WARPS warps: 2564 is 256 by 4; 102564 where a rest of less than half a chunk is no chunk (SPREAD 2).
+//@ sums    attend_paged = chunks CHUNK * 10 + WARPS + (SPREAD == 2 ? 100000 : 0)
 //    A block of one warp has no sums of other warps to add: with 128 positions that takes as long as reading them. From 33 to 128
 //    rows two warps are the faster (docs/decisions/021-split-kv-attention.md).
 //@ plain:  prefer WARPS=2 BLOCKS=8 if DECODE && BUCKET > 32 && BUCKET <= 128 && !FIXED && ARCH == 90 && MATRIX && HEAD_DIM <= 64 && SET <= 8

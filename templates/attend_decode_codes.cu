@@ -38,9 +38,9 @@
 //@ plain:  prefer SPREAD=1 if DECODE && BUCKET > 64 && !FIXED && ARCH == 90 && HEAD_DIM == 128 && SET <= 8
 //@ prefer  SPREAD=0
 //@ tune    WARPS: 4 8 2  STAGES: 3 4 2  BLOCKS: 3 2 1 4 5 6
-//@ order   CHUNK WARPS
-//    Chunks of CHUNK positions by WARPS warps: 2564 is 256 by 4.
-//@ sums    attend_paged = chunks CHUNK * 10 + WARPS
+//@ order   CHUNK WARPS SPREAD
+//    Chunks of CHUNK positions by WARPS warps: 2564 is 256 by 4; 102564 where a rest of less than half a chunk is no chunk (SPREAD 2).
+//@ sums    attend_paged = chunks CHUNK * 10 + WARPS + (SPREAD == 2 ? 100000 : 0)
 //@ prefer  WARPS=4
 //@ plain:  prefer BLOCKS=4 STAGES=2 if SPREAD
 //@ prefer  STAGES=3

@@ -1,8 +1,8 @@
 // codes_check.cu - attend_decode_codes on a GPU against plain loops in double: int8 and fp8, heads of 128 and 64.
 //
 // Single tokens of 1 to 64 rows, of lengths around the edges of chunks and groups, all of one length, and unlike ones. Pages are in
-// random order, rows beyond the step's have lengths too, outputs start poisoned. Each way of sharing out the work (SPREAD), by few
-// blocks and by many, and a row alone must give the same bits. With the argument `rows` launches are timed behind a kernel that
+// random order, rows beyond the step's have lengths too, outputs start poisoned. Few blocks and many, and a row alone must give the
+// same bits; so must contiguous units and a block for each row and head set (SPREAD 0 and 1). With the argument `rows` launches are timed behind a kernel that
 // streams weights.
 #include "attend_decode.cuh"
 #include "body/coded_decode.cuh"
@@ -39,11 +39,11 @@ template <class C> void run(AttendDecodeCodesArgs a, int S, cudaStream_t s, int 
 }
 struct Variant {
     const char *name;
-    int E, fp8, chunk;
+    int E, fp8, order; // order: of sums
     void (*run)(AttendDecodeCodesArgs, int, cudaStream_t, int);
 };
 #define VARIANT(E, FP8, STAGES, BLOCKS, CHUNK, SPREAD) \
-    {(FP8 ? "fp8, heads of " #E ", " #STAGES " stages, " #BLOCKS " blocks, chunks of " #CHUNK ", SPREAD " #SPREAD : "int8, heads of " #E ", " #STAGES " stages, " #BLOCKS " blocks, chunks of " #CHUNK ", SPREAD " #SPREAD), E, FP8, CHUNK, run<Config<E, FP8, STAGES, BLOCKS, CHUNK, SPREAD>>}
+    {(FP8 ? "fp8, heads of " #E ", " #STAGES " stages, " #BLOCKS " blocks, chunks of " #CHUNK ", SPREAD " #SPREAD : "int8, heads of " #E ", " #STAGES " stages, " #BLOCKS " blocks, chunks of " #CHUNK ", SPREAD " #SPREAD), E, FP8, 2 * CHUNK + (SPREAD == 2), run<Config<E, FP8, STAGES, BLOCKS, CHUNK, SPREAD>>}
 static const Variant variants[] = {
     VARIANT(128, false, 3, 3, 512, 0), VARIANT(128, false, 2, 4, 512, 1), VARIANT(128, false, 2, 4, 512, 2), VARIANT(128, false, 3, 3, 512, 2),
     VARIANT(128, false, 3, 3, 256, 0), VARIANT(128, false, 3, 3, 256, 2), VARIANT(128, true, 3, 3, 512, 0),  VARIANT(128, true, 2, 4, 512, 2),
@@ -189,7 +189,7 @@ static int check(const char *what, const std::vector<int> &lengths, int E, bool 
 {
     Rows s(lengths, E, fp8, 1);
     int wrong = 0;
-    std::vector<bf16> same; // of the variant before, if its order of sums is the same
+    std::vector<bf16> same; // of the variant before, used if its order of sums is the same
     const Variant *before = nullptr;
     for (const Variant &x : variants) {
         if (x.E != E || x.fp8 != fp8)
@@ -197,7 +197,7 @@ static int check(const char *what, const std::vector<int> &lengths, int E, bool 
         const std::vector<bf16> y = s.result(x, s.S, 1 << 20);
         const double error = s.error(y);
         const auto differ = [&](const std::vector<bf16> &z, size_t at) { return memcmp(z.data(), y.data() + at, z.size() * 2) != 0; };
-        int moved = before && before->chunk == x.chunk && differ(same, 0), left = 0;
+        int moved = before && before->order == x.order && differ(same, 0), left = 0;
         for (int blocks : {1, 3, 5, 37, 100, 300})
             moved += differ(s.result(x, blocks == 5 ? MAX_ROWS : s.S, blocks), 0);
         for (u32 c : s.counters.get())
