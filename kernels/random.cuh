@@ -36,7 +36,12 @@ template <class T, int THREADS> DEVICE void random_fill(unsigned char *weights, 
         Vec<float, VEC> f;
 #pragma unroll
         for (int i = 0; i < VEC; i++)
-            f[i] = fill.constant ? fill.scale : random_value(fill.key, (unsigned long long)(at + i), fill.scale);
+            if (fill.constant)
+                f[i] = fill.scale;
+            else if (fill.centred)
+                f[i] = i % 2 ? -f[i - 1] : random_value(fill.key, (unsigned long long)(at + i), fill.scale);
+            else
+                f[i] = random_value(fill.key, (unsigned long long)(at + i), fill.scale);
         store_up_to(to + at, from_floats<T>(f), n - at < VEC ? (int)(n - at) : VEC);
     }
 }

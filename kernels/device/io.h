@@ -178,6 +178,7 @@ typedef struct FtxFill {
     float scale;
     int type;     /* FTX_FILL_x */
     int constant; /* 1: every element is `scale` */
+    int centred;  /* 1: each element with an odd index is the one before it with the other sign */
 } FtxFill;
 
 /* `sample` makes each row that is not done ready for the next decode step: its token (token index = row) becomes
