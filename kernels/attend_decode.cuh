@@ -13,8 +13,12 @@
 //   rows      |----- row 0 -----|-- row 1 --|------- row 2 -------|
 //   units     h0c0 h0c1 h1c0 h1c1 ...                                   block b of B: [n*b/B, n*(b+1)/B)
 //
-// SPREAD, for many rows: a block takes the first JOIN chunks of one (row, head set). It needs no other row's length to begin,
+// SPREAD 1, for many rows: a block takes the first JOIN chunks of one (row, head set). It needs no other row's length to begin,
 // and the GPU gives the next block to the SM that is first done. Blocks behind those of all rows take the later chunks in turn.
+//
+// SPREAD 2: blocks have equal numbers of units, as many blocks as are needed if none has more than it must. Each warp finds its
+// block's first unit by itself. At the next (row, head set) a block begins queries and copies anew, so that registers hold those of
+// one alone. What a block has of a (row, head set) from its first chunk on comes to one partial result, its later groups to one each.
 //
 // The query heads of a kv head (in sets of at most SET) are computed together, so keys and values are read once.
 // Within a unit warp w takes the tiles w, w + WARPS, ... Each warp has its own ring of tiles in flight, which runs on
@@ -333,7 +337,7 @@ template <class K> DEVICE void attend_units(const DecodeArgs<K> &a, Unit next, i
     float *merge = (float *)(shared + K::MERGE_AT);              // [WARPS][SET][MERGE_PITCH]
     float *stats = (float *)(shared + K::STATS_AT);              // [WARPS][2][SET]
     float *query = (float *)(shared + K::QUERY_AT);              // [SET][E], FMA form
-    u32 *arrived = (u32 *)(shared + K::ARRIVED_AT);              // {whether this block was the last, row, set, chunks}
+    u32 *arrived = (u32 *)(shared + K::ARRIVED_AT);              // {whether this block was the last, row, set, chunks, unit of chunk 0}
     const int warp = warp_id();
     const bool joined = D::JOIN == 1 || whole; // partial results are of groups
 
@@ -502,7 +506,7 @@ template <class K> DEVICE void attend_units(const DecodeArgs<K> &a, Unit next, i
     copy_wait<0>();
 }
 
-template <class K> // K: T KV HEADS KV_HEADS E BLOCK CONTEXT SCALE WINDOW SOFTCAP CHUNK MAX_CHUNKS MAX_ROWS WARPS STAGES SPREAD
+template <class K> // K: T KV HEADS KV_HEADS E BLOCK CONTEXT SCALE WINDOW SOFTCAP CHUNK MAX_CHUNKS REST MAX_ROWS WARPS STAGES SPREAD
 __device__ void attend_decode(const DecodeArgs<K> &a)
 {
     using D = DecodeShape<K>;

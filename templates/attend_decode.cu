@@ -29,17 +29,19 @@
 //@ consts  HEAD_SETS: KV_HEADS * ceil_div(HEADS / KV_HEADS, SET)  PARTIAL: round_up(SET * (HEAD_DIM + 2), 4)
 //@ consts  TILE: MATRIX || HEAD_DIM <= 64 ? 16 : HEAD_DIM <= 128 ? 8 : 4
 //@ consts  LINE: round_up(HEAD_DIM, 16) * sizeof(KV)  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16  SLOT_BYTES: 2 * TILE * PITCH  MERGE_PITCH: round_up(HEAD_DIM, 16) + 4
-//    SPREAD: a block takes one (row, head set), as soon as an SM has room for it (attend_decode.cuh).
+//    SPREAD 1: a block takes one (row, head set), as soon as an SM has room for it. 2: blocks have equal numbers of units
+//    (attend_decode.cuh; measured with heads of 128: docs/decisions/021-split-kv-attention.md).
 //@ tune    SPREAD: 0 1 2
+//@ plain:  prefer SPREAD=2 if DECODE && BUCKET > 8 && BUCKET <= 64 && !FIXED && ARCH == 90 && MATRIX && HEAD_DIM == 128 && SET <= 4
 //@ plain:  prefer SPREAD=1 if DECODE && BUCKET > (HEAD_DIM <= 64 && SET <= 8 ? 32 : 64) && !FIXED && ARCH == 90 && MATRIX
 //@ prefer  SPREAD=0
 //    BLOCKS per SM. Before sm_90, a head_dim that is no multiple of 16 needs more registers than two blocks leave.
 //@ plain:  tune WARPS: 8 4 2 1
 //@ beams:  tune WARPS: 4 2
 //@ tune    STAGES: 2 3 4  BLOCKS: 1 2 3 4 6 8 16
-//@ order   CHUNK WARPS SPREAD
-//    Chunks of CHUNK positions by WARPS warps: 2564 is 256 by 4; 102564 where a rest of less than half a chunk is no chunk (SPREAD 2).
-//@ sums    attend_paged = chunks CHUNK * 10 + WARPS + (SPREAD == 2 ? 100000 : 0)
+//@ order   CHUNK WARPS
+//    Chunks of CHUNK positions by WARPS warps: 2564 is 256 by 4.
+//@ sums    attend_paged = chunks CHUNK * 10 + WARPS
 //    A block of one warp has no sums of other warps to add: with 128 positions that takes as long as reading them. From 33 to 128
 //    rows two warps are the faster (docs/decisions/021-split-kv-attention.md).
 //@ plain:  prefer WARPS=2 BLOCKS=8 if DECODE && BUCKET > 32 && BUCKET <= 128 && !FIXED && ARCH == 90 && MATRIX && HEAD_DIM <= 64 && SET <= 8
@@ -74,7 +76,7 @@ struct Config {
     using KV = @KV@;
     static constexpr int HEADS = @HEADS@, KV_HEADS = @KV_HEADS@, E = @HEAD_DIM@;
     static constexpr int BLOCK = @PAGE@, CONTEXT = @LENGTH@, MAX_ROWS = @MAX_ROWS@;
-    static constexpr int WINDOW = @WINDOW@, CHUNK = @CHUNK@, MAX_CHUNKS = @MAX_CHUNKS@;
+    static constexpr int WINDOW = @WINDOW@, CHUNK = @CHUNK@, MAX_CHUNKS = @MAX_CHUNKS@, REST = 0;
     static constexpr float SCALE = @SCALE@, SOFTCAP = @SOFTCAP@;
     static constexpr int WARPS = @WARPS@, STAGES = @STAGES@, BLOCKS = @BLOCKS@, BEAMS = @BEAM_LANES@, SPREAD = @SPREAD@;
     static constexpr bool MATRIX = @MATRIX@;

@@ -47,7 +47,7 @@ template <class K> struct DecodeShape {
 struct Cut {
     int first, last; // positions that count: [first, last)
     int origin;      // where chunk 0 starts, a multiple of 16
-    int length, chunks; // SPREAD 2: a rest of less than half a chunk belongs to the chunk before
+    int length, chunks; // a rest of up to REST positions belongs to the chunk before
 };
 
 template <class K> DEVICE Cut cut_row(int kv_len)
@@ -58,7 +58,7 @@ template <class K> DEVICE Cut cut_row(int kv_len)
     c.origin = c.first & ~15;
     const int span = c.last - c.origin;
     c.length = K::MAX_CHUNKS * K::CHUNK >= K::CONTEXT + 16 ? K::CHUNK : most(K::CHUNK, round_up(ceil_div(span, K::MAX_CHUNKS), K::CHUNK));
-    c.chunks = K::SPREAD == 2 ? most(least(span, 1), (span + c.length / 2) / c.length) : ceil_div(span, c.length);
+    c.chunks = most(least(span, 1), ceil_div(span - K::REST, c.length));
     return c;
 }
 
@@ -81,7 +81,7 @@ template <class K> DEVICE void enter_row(const DecodeArgs<K> &a, Unit &u)
 template <class K> DEVICE void enter_chunk(Unit &u)
 {
     u.begin = u.cut.origin + u.chunk * u.cut.length;
-    u.end = K::SPREAD == 2 && u.chunk + 1 >= u.cut.chunks ? u.cut.last : least(u.begin + u.cut.length, u.cut.last);
+    u.end = u.chunk + 1 >= u.cut.chunks ? u.cut.last : u.begin + u.cut.length;
 }
 // Unit n of the step. before[row]: chunks of all earlier rows.
 template <class K> DEVICE Unit find_unit(const DecodeArgs<K> &a, const int *before, int rows, int n)

@@ -20,7 +20,7 @@ template <int E_, bool FP8_, int STAGES_, int BLOCKS_, int CHUNK_, int SPREAD_> 
     static constexpr int HEADS = ::HEADS, KV_HEADS = ::KV_HEADS, E = E_, ROT = 0, BLOCK = ::BLOCK, CONTEXT = ::CONTEXT;
     static constexpr int MAX_ROWS = ::MAX_ROWS, WINDOW = 0, CHUNK = CHUNK_, MAX_CHUNKS = least(64, ceil_div(CONTEXT + 16, CHUNK));
     static constexpr float SCALE = 0.125f, SOFTCAP = 0, EPS = 0;
-    static constexpr int WARPS = 4, STAGES = STAGES_, BLOCKS = BLOCKS_, BEAMS = 0, SPREAD = SPREAD_;
+    static constexpr int WARPS = 4, STAGES = STAGES_, BLOCKS = BLOCKS_, BEAMS = 0, SPREAD = SPREAD_, REST = SPREAD == 2 ? CHUNK / 2 : 0;
     static constexpr bool MATRIX = true, FP8 = FP8_, APPEND = false, NORM = false;
     static constexpr int SET = 4, HEAD_SETS = 8, PARTIAL = round_up(SET * (E + 2), 4), TILE = 16;
     static constexpr int PITCH = E % 128 == 0 ? E : round_up(E, 32) + 16, SLOT_BYTES = round_up(2 * 16 * PITCH + 64, 128);
@@ -248,7 +248,7 @@ static void time_rows(int E, bool fp8)
     for (const Variant &x : variants)
         if (x.E == E && x.fp8 == fp8)
             printf("%s\n", x.name);
-    for (int length : {2048, 512, 128, 0, -2200})
+    for (int length : {2049, 513, 129, 0, -2200})
         for (int S : {9, 16, 20, 33, 40, 48, 64}) {
             const std::vector<int> lengths = lengths_of(S, length);
             const size_t layer = Rows::pages_of(lengths) * ROWS * (E + 2);
@@ -279,12 +279,12 @@ int main(int argc, char **argv)
                 continue;
             }
             for (int S : {1, 9, 33, 64}) {
-                static const int edges[] = {1, 15, 16, 17, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 2047, 2048, 2049, 2304};
+                static const int edges[] = {1, 15, 16, 17, 255, 383, 385, 511, 768, 769, 1023, 1024, 1025, 2047, 2048, 2049, 2304};
                 std::vector<int> at(S);
                 for (int r = 0; r < S; r++)
                     at[r] = edges[r % 17];
                 wrong += check("edges", at, E, fp8);
-                wrong += check("one length", lengths_of(S, S == 64 ? 1025 : 2048), E, fp8);
+                wrong += check("one length", lengths_of(S, S == 64 ? 1025 : 2049), E, fp8);
                 wrong += check("unlike", lengths_of(S, -CONTEXT), E, fp8);
                 wrong += check("mostly short", lengths_of(S, 0), E, fp8);
             }
