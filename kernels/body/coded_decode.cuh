@@ -27,7 +27,7 @@
 template <class K> struct TileLoader; // attend_decode.cuh
 template <class C> struct Coded : C {};
 template <class C> struct CodedTiles : C {};
-template <class C> struct OneSet<Coded<C>> { static constexpr bool YES = C::SPREAD; };
+template <class C> struct OneSet<Coded<C>> { static constexpr bool YES = C::SPREAD != 0; };
 template <class C> struct OneSet<CodedTiles<C>> : OneSet<Coded<C>> {};
 
 template <class K> DEVICE const typename K::T *row_of(const DecodeArgs<K> &a, int row)

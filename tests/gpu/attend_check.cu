@@ -2,9 +2,9 @@
 //
 // One step with single tokens and prompt chunks, of lengths around the edges of pages, tiles and chunks. Pages are in
 // random order, all that must not be read is NaN, outputs start poisoned. Each decode row is computed again alone, and
-// all rows again by few blocks, and by a block for each row and head set (SPREAD): the bits must be the same; so must those of
-// attend_decode_norm be, against append_norm and attend_decode. With the argument
-// `prompts` attention of prompts alone is timed; with `rows` single tokens of 65 to 512 rows, behind a kernel that streams weights.
+// all rows again by few blocks, by a block for each row and head set (SPREAD 1), and by equal ranges (SPREAD 2): the bits must be
+// the same; so must those of attend_decode_norm be, against append_norm and attend_decode. With the argument `prompts` attention of
+// prompts alone is timed; with `rows` single tokens of 65 to 512 rows, behind a kernel that streams weights.
 #include "append_norm.cuh"
 #include "attend_decode.cuh"
 #include "attend_prefill.cuh"
@@ -12,6 +12,7 @@
 #include "body/normed_decode.cuh"
 #include "check.h"
 #include "regions.h"
+#include "stream.h"
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -36,7 +37,7 @@ template <class F, int W = 0> struct Warps {
 };
 template <class F, int W = 0, int SPREAD_ = 0> struct DecodeConfig : DecodeRegions<F, Warps<F, W>::BEST> {
     using R = DecodeRegions<F, Warps<F, W>::BEST>;
-    static constexpr int BEAMS = 0, SPREAD = SPREAD_;
+    static constexpr int BEAMS = 0, SPREAD = SPREAD_, REST = 0;
     static constexpr int BLOCKS = R::WARPS == 1 && R::SET <= 8 ? 16 : R::WARPS == 2 && R::SET <= 8 && F::E <= 64 ? 8 : R::WARPS == 4 && R::SET <= 8 && R::MATRIX ? 3 : 2;
 };
 template <class F> struct Tiles : F {
@@ -65,7 +66,7 @@ static int sms;
 template <class F, int W = 0, int SPREAD = 0> void run_decode(AttendDecodeArgs a, int S, cudaStream_t s = 0, int most_blocks = 1 << 20)
 {
     using C = DecodeConfig<F, W, SPREAD>;
-    const int grid = SPREAD ? S * C::HEAD_SETS + std::min(C::BLOCKS * sms, most_blocks) : std::min({C::BLOCKS * sms, S * C::HEAD_SETS * F::MAX_CHUNKS, most_blocks});
+    const int grid = SPREAD == 1 ? S * C::HEAD_SETS + std::min(C::BLOCKS * sms, most_blocks) : std::min({C::BLOCKS * sms, S * C::HEAD_SETS * F::MAX_CHUNKS, most_blocks});
     launch(decode_kernel<C>, dim3(grid), C::WARPS * 32, C::SHARED, a, s);
 }
 template <class F> void run_prefill(AttendPrefillArgs a, int T, int S, cudaStream_t s = 0)
@@ -208,6 +209,15 @@ template <class F, int W = 0> int check(const char *name, uint64_t seed)
         const std::vector<T> spread = dy.get();
         moved += memcmp(spread.data(), y.data(), (size_t)dr * H * E * sizeof(T)) != 0;
     }
+    if constexpr (D::SET * E <= D::WARPS * 128)
+        for (int blocks : {1, 3, 7, 50, 1 << 20}) { // equal ranges of units
+            dy.fill(0xff);
+            partials.fill(0xff);
+            run_decode<F, W, 2>(da, S, 0, blocks);
+            CU(cudaDeviceSynchronize());
+            const std::vector<T> dealt = dy.get();
+            moved += memcmp(dealt.data(), y.data(), (size_t)dr * H * E * sizeof(T)) != 0;
+        }
     for (u32 c : counters.get())
         wrong += c != 0;
 
@@ -431,35 +441,6 @@ template <class F, int W = 0> void time_decode(const char *name, int S, int leng
     });
     const double bytes = 2.0 * S * length * F::KV_HEADS * F::E * sizeof(T);
     printf("decode  %-22s rows %3d length %6d: %8.2f us  %6.0f GB/s  %4.1f %% of 4.6 TB/s\n", name, S, length, us, bytes / us * 1e-3, bytes / us * 1e-3 / 46);
-}
-
-// What stands beside attention in a step: a kernel that fills the SMs and reads weights.
-struct StreamArgs {
-    const uint4 *w;
-    size_t n;
-    uint4 *out;
-};
-__global__ void __launch_bounds__(384, 1) stream_kernel(const __grid_constant__ StreamArgs a)
-{
-    launch_dependents();
-    constexpr int AHEAD = 8;
-    const size_t step = (size_t)gridDim.x * 384;
-    uint4 x[AHEAD], all = {};
-    size_t i = blockIdx.x * (size_t)384 + threadIdx.x;
-#pragma unroll
-    for (int j = 0; j < AHEAD; j++)
-        x[j] = i + j * step < a.n ? __ldcs(a.w + i + j * step) : all;
-    wait_for_previous();
-    for (; i < a.n; i += AHEAD * step)
-#pragma unroll
-        for (int j = 0; j < AHEAD; j++) {
-            all.x ^= x[j].x ^ x[j].y ^ x[j].z ^ x[j].w;
-            const size_t next = i + (AHEAD + j) * step;
-            if (next < a.n)
-                x[j] = __ldcs(a.w + next);
-        }
-    if (all.x == 0x12345678)
-        a.out[blockIdx.x] = all;
 }
 
 // S rows of one length, or (0) of unlike ones: most below 256, each eighth up to 2,000 positions. The time of attention in a

@@ -57,19 +57,20 @@ static void add_attend_long(Suite *s, DType t, int sms)
     take(s, &g, &c, "attend, several chunks");
 }
 
-/* A block for each row and head set, and a few for the later groups of chunks. rows: of eight. */
-static void add_attend_spread(Suite *s, DType t, int E, int warps, int rows)
+/* SPREAD 1: a block for each row and head set, and a few for the later groups of chunks. SPREAD 2: blocks take ranges. rows: of
+ * eight; sms: as many blocks. */
+static void add_attend_spread(Suite *s, DType t, int E, int warps, int rows, int spread, int sms)
 {
     const char *type = dtype_name(t);
     Ir g = {.text = "graph \"case\"\nlimits sequences=8 context=1600 tokens=64 kv_block=8 kv_pages=600 "
                     "logit_bias=4 end_ids=4\n"};
     Case c = {.kv = t,
               .only = "attend_decode",
-              .sms = 1,
+              .sms = sms,
               .decode = true,
               .bucket = 8,
               .n_use = 4,
-              .use = {{"SPREAD", 1}, {"CHUNK", 128}, {"WARPS", warps}, {"BLOCKS", 1}}};
+              .use = {{"SPREAD", spread}, {"CHUNK", 128}, {"WARPS", warps}, {"BLOCKS", 1}}};
 
     g.n = strlen(g.text);
     add(&g, "ids : [T] i32");
@@ -78,7 +79,7 @@ static void add_attend_spread(Suite *s, DType t, int E, int warps, int rows)
     add(&g, "attend_paged %%%d {layer=0 kv_heads=2 scale=0.2 window=0 softcap=0} : [T,%d] %s", q, 4 * E, type);
     set_rows(&c, rows, rows,
              (const int[][2]){{1, 700}, {1, 1}, {1, 1590}, {1, 128}, {1, 17}, {1, 600}, {1, 33}, {1, 1025}});
-    take(s, &g, &c, "attend, a block for each row and head set");
+    take(s, &g, &c, spread == 1 ? "attend, a block for each row and head set" : "attend, ranges");
 }
 
 /* Heads and rows so many that a row's keys do not fit in shared memory at once. With 64 rows four warps take
@@ -245,9 +246,13 @@ void attention(void **state)
         add_attend(s, &some[i]);
     add_attend_long(s, DT_BF16, 1);
     add_attend_long(s, DT_FP16, 5);
-    add_attend_spread(s, DT_BF16, 16, 4, 8);
-    add_attend_spread(s, DT_FP16, 80, 1, 5);
-    add_attend_spread(s, DT_FP32, 32, 2, 8);
+    add_attend_spread(s, DT_BF16, 16, 4, 8, 1, 1);
+    add_attend_spread(s, DT_FP16, 80, 1, 5, 1, 1);
+    add_attend_spread(s, DT_FP32, 32, 2, 8, 1, 1);
+    add_attend_spread(s, DT_BF16, 16, 4, 8, 2, 1);
+    add_attend_spread(s, DT_FP16, 64, 1, 5, 2, 5);
+    add_attend_spread(s, DT_FP32, 32, 2, 8, 2, 30);
+    add_attend_spread(s, DT_BF16, 128, 2, 8, 2, 11);
     add_attend_brief(s, DT_BF16, 64);
     add_attend_brief(s, DT_FP16, 256);
     add_append(s, DT_FP32, DT_FP32, 20, 8);
