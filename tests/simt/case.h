@@ -26,6 +26,8 @@ typedef struct Case {
     bool unpacked; /* the kernel writes the plain values of the output's quantised weight */
     bool fp8_rows; /* precision.activations is fp8: the inputs are there as rows of fp8, too */
     bool fp8;      /* the kernel must write rows of fp8 */
+    bool digit_rows; /* the inputs are there as rows of digits, too */
+    bool digits;   /* the kernel must write rows of digits */
     bool sorted;   /* the kernel must sort the rows of routes by expert */
     int parts;     /* sums of experts lie as parts, so many a row; 0: as their values */
     bool as_parts; /* the kernel must write parts */
