@@ -59,7 +59,7 @@
 //@ shared  PLACES   BLOCK_M * 8                 // append: {page, position} of a row
 //@ shared  BARRIERS 34 * 8                      // full and empty of each of up to 16 slots; sums received; scales landed
 //@ needs   TMA CLUSTER WGMMA
-//@ fits    type(w) != fp8 && K % 128 == 0 && (SCALES == 0 || SCALES == 2)
+//@ fits    type(w) != fp8 && K % 128 == 0 && (SCALES == 0 || SCALES == 2 || (SCALES == 1 && BITS == 4))
 //@ fits    sizeof(x) == 2 && M >= 8 && M <= 64 && STAGES >= 2 && (GROUP == 32 || GROUP == 64 || GROUP == 128)
 //@ fits    M == (rows(x) ? S_MAX : T_MAX)
 //@ fits    TILE_N <= 256 && TILE_N % max(16, 8 * CLUSTER_SIZE) == 0 && SPLIT * ROWS <= 4

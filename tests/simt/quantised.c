@@ -316,9 +316,9 @@ void quantised_bulk(void **state)
 }
 
 /* Rows of digits: those that a norm leaves, and those of a value that is there. */
-static void add_digits(Suite *s, DType t, int C, int normed)
+static void add_digits(Suite *s, DType t, int C, int normed, float most)
 {
-    Case c = {.kv = t, .only = "row_digits", .digits = true, .bucket = 32};
+    Case c = {.kv = t, .only = "row_digits", .digits = true, .bucket = 32, .ties = most};
     Ir g = begin();
     const int x = input(&g, C, t);
 
@@ -355,10 +355,10 @@ static void add_many_logits(Suite *s)
 void quantised_digits(void **state)
 {
     static const Tuned some[] = {
-        {{DT_BF16, "int4", 32, PACKED_FP16, 72, 1152, 0, 1, "act", 12, NULL, "linear_q_digits"}, {{0}}},
+        {{DT_BF16, "int4", 32, PACKED_FP16_ZEROS, 72, 1152, 0, 1, "act", 12, NULL, "linear_q_digits"}, {{0}}},
         {{DT_FP16, "int8", 64, PACKED_FP16, 104, 1280, 0, 0, "", 64, NULL, "linear_q_digits"}, {{0}}},
         {{DT_BF16, "int8", 128, PACKED_FP16, 96, 896, 0, 1, "append", 20, NULL, "linear_q_digits_append"}, {{0}}},
-        {{DT_FP16, "int4", 128, PACKED_FP16, 37, 8320, 0, 0, "add", 33, NULL, "linear_q_digits"}, {{0}}},
+        {{DT_FP16, "int4", 128, PACKED_FP16_ZEROS, 37, 8320, 0, 0, "add", 33, NULL, "linear_q_digits"}, {{0}}},
         {{DT_BF16, "int4", 64, PACKED_FP32, 600, 384, 0, 1, "glu", 30, NULL, "linear_q_digits"},
          {{"TILE_N", 256}, {"CLUSTER_SIZE", 1}, {"SPLIT", 1}}},
         {{DT_BF16, "int4", 128, PACKED_FP16, 301, 1408, 0, 0, "", 64, NULL, "linear_q_digits"},
@@ -373,10 +373,11 @@ void quantised_digits(void **state)
     (void)state;
     for (size_t i = 0; i < LEN(some); i++)
         add_tuned(s, &some[i].l, some[i].use);
-    add_digits(s, DT_BF16, 128, 0);
-    add_digits(s, DT_FP16, 4224, 0);
-    add_digits(s, DT_BF16, 384, 1);
-    add_digits(s, DT_FP16, 8320, 1);
+    add_digits(s, DT_BF16, 128, 0, 0);
+    add_digits(s, DT_BF16, 256, 0, 255.0f); /* the largest number below a power of two */
+    add_digits(s, DT_FP16, 4224, 0, 0);
+    add_digits(s, DT_BF16, 384, 1, 0);
+    add_digits(s, DT_FP16, 8320, 1, 0);
     finish(s, 66);
 }
 
