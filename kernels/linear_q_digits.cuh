@@ -13,11 +13,14 @@
 #include "device/registers.cuh"
 #include "device/wgmma_s8.cuh"
 #include "body/coded_tiles.cuh"
+#include "body/digit_rows.cuh"
 
 struct RowUnits {
     const float *units; // of the rows of x
 };
-struct LinearDigitArgs : RowUnits, LinearArgs {};
+struct LinearDigitArgs : RowUnits, LinearArgs {
+    float *y_units; // of the rows of y, if they are digits, too
+};
 
 template <class C> struct DigitShape : CodedTiles<C> {
     typedef CodedTiles<C> B;
@@ -109,38 +112,42 @@ template <class C> DEVICE void digit_multiply(float (&total)[C::BLOCK_M / 2], co
 {
     typedef DigitShape<C> P;
     typedef Codes<C> Q;
-    constexpr int SUMS = P::ONCE / 2, STEPS = C::GROUP / 32;
+    constexpr int SUMS = P::ONCE / 2, PRODUCTS = C::GROUP / 32, STEP_GROUPS = C::STEP_K / C::GROUP;
     const int tile = at.warp / 4 % P::ROWS * 4 + at.warp % 4, part = at.warp / 4 / P::ROWS, g = lane_id() >> 2;
     const int own = tile < at.tiles ? tile : 0; // beyond the last tile the sums of another one, which nobody reads
-    const char *tile_scales = shared + C::SCALES_OF_AT + own * P::SCALES, *tile_zeros = shared + C::ZEROS_OF_AT + own * P::ZEROS;
-    const float *units = (const float *)(shared + C::UNITS_AT) + (lane_id() & 3) * 2;
+    const char *tile_scales = shared + C::SCALES_OF_AT + own * P::SCALES + part * P::PART_GROUPS * 16 * Q::SCALE; // of the step's first group
+    const char *tile_zeros = shared + C::ZEROS_OF_AT + own * P::ZEROS + part * P::PART_GROUPS * 16 * Q::ZERO;
+    const float *units = (const float *)(shared + C::UNITS_AT) + part * (P::PART_K / 128) * C::BLOCK_M + (lane_id() & 3) * 2;
     const int last = at.s1 > at.s0 ? most(0, least(P::PART_K, at.length(at.s1 - 1) - part * P::PART_K)) / C::GROUP : 0; // groups of the last step
-    const int count = (at.s1 - at.s0 - 1) * P::PART_GROUPS + last;
-#pragma unroll
-    for (int i = 0; i < C::BLOCK_M / 2; i++)
-        total[i] = 0.0f;
-    if (count <= 0)
-        return;
+    int left = (at.s1 - at.s0 - 1) * P::PART_GROUPS + last; // groups
     RingSlot<C::STAGES> slot = {0, 0};
     DigitCodes<C> codes;
-    u32 w[STEPS][4];
-    int d[P::ONCE], v[SUMS], in_part = 0, group = part * P::PART_GROUPS, before = group; // group: of the slice
-    const auto load = [&] { codes.load(ring.data(slot.at) + P::X + own * P::CODES + part * P::PART_K / Q::BLOCK_K * 512 + lane_id() * 16, in_part * C::GROUP); };
-    const auto expand = [&](int of) {
+    u32 w[PRODUCTS][4];
+    int d[P::ONCE], v[SUMS];
+    float factor[SUMS]; // scale * unit of v
+    u32 codes_at = 0;
+    u64 x = 0;
+    const auto begin_step = [&] {
+        ring.wait_full(slot);
+        codes_at = ring.data(slot.at) + P::X + own * P::CODES + part * P::PART_K / Q::BLOCK_K * 512 + lane_id() * 16;
+        x = wgmma_descriptor(ring.data(slot.at), part * P::PART_K / 128 * P::PANEL, 0);
+    };
+    const auto expand = [&](int group) { // of the step's part
         u32 offset[2];
-        codes.offsets(offset, tile_zeros, of, g);
+        codes.offsets(offset, tile_zeros, group, g);
 #pragma unroll
-        for (int i = 0; i < STEPS; i++)
+        for (int i = 0; i < PRODUCTS; i++)
             codes.operand(w[i], i, offset);
     };
-    const auto multiply = [&](int rows) {
-        const int k = part * P::PART_K + in_part * C::GROUP;
-        const u64 x = wgmma_descriptor(ring.data(slot.at), k / 128 * P::PANEL + rows * P::ONCE * 2, k % 128 / 32);
+    const auto multiply = [&](int group, int rows) {
+        const int k = group * C::GROUP, row = k / 128 * P::PANEL + rows * P::ONCE * 2;
         wgmma_fence();
-        WgmmaS8<P::ONCE * 2>::set(d, w[0], x);
 #pragma unroll
-        for (int i = 1; i < STEPS; i++)
-            WgmmaS8<P::ONCE * 2>::add(d, w[i], wgmma_descriptor_at(x, 0, i));
+        for (int i = 0; i < PRODUCTS; i++)
+            if (i == 0)
+                WgmmaS8<P::ONCE * 2>::set(d, w[0], wgmma_descriptor_at(x, row, k % 128 / 32));
+            else
+                WgmmaS8<P::ONCE * 2>::add(d, w[i], wgmma_descriptor_at(x, row, k % 128 / 32 + i));
         wgmma_commit();
     };
     const auto join = [&] {
@@ -149,67 +156,132 @@ template <class C> DEVICE void digit_multiply(float (&total)[C::BLOCK_M / 2], co
         for (int i = 0; i < SUMS; i++)
             v[i] = d[i] * 256 + d[SUMS + i];
     };
-    const auto add = [&](int rows, int of) {
-        const float scale[2] = {Q::scale(tile_scales, of, g), Q::scale(tile_scales, of, g + 8)};
-        const float *from = units + of * C::GROUP / 128 * C::BLOCK_M + rows * P::ONCE;
+    const auto load_factors = [&](int group, int rows) {
+        const float scale[2] = {Q::scale(tile_scales, group, g), Q::scale(tile_scales, group, g + 8)};
 #pragma unroll
         for (int j = 0; j < SUMS / 4; j++) {
-            const Vec<float, 2> unit = ::load<2>(from + j * 8);
+            const Vec<float, 2> unit = ::load<2>(units + group * C::GROUP / 128 * C::BLOCK_M + rows * P::ONCE + j * 8);
 #pragma unroll
             for (int e = 0; e < 4; e++)
-                total[rows * SUMS + j * 4 + e] = fmaf(scale[e / 2] * unit[e % 2], (float)v[j * 4 + e], total[rows * SUMS + j * 4 + e]);
+                factor[j * 4 + e] = scale[e / 2] * unit[e % 2];
         }
     };
+    const auto add = [&](int rows) {
 #pragma unroll
-    for (int i = 0; i < SUMS; i++)
+        for (int i = 0; i < SUMS; i++)
+            total[rows * SUMS + i] = fmaf(factor[i], (float)v[i], total[rows * SUMS + i]);
+    };
+#pragma unroll
+    for (int i = 0; i < C::BLOCK_M / 2; i++)
+        total[i] = 0.0f;
+#pragma unroll
+    for (int i = 0; i < SUMS; i++) {
         v[i] = d[i] = d[SUMS + i] = 0;
+        factor[i] = 0.0f;
+    }
+    if (left <= 0)
+        return;
     mbarrier_wait(scales, 0);
-    ring.wait_full(slot);
-    load();
-    expand(group);
-    multiply(0);
-#pragma unroll 1
-    for (int left = count - 1; left > 0; left--) {
-        const int next = in_part + 1 < P::PART_GROUPS ? in_part + 1 : 0, now = slot.at;
-        const int after = group + (next ? 1 : C::STEP_K / C::GROUP - P::PART_GROUPS + 1);
+    begin_step();
+    codes.load(codes_at, 0);
+    expand(0);
+    multiply(0, 0);
+    const auto finish = [&](int group, bool on) { // whose first products run; on: there is another group
+        const bool ends = group + 1 == P::PART_GROUPS;
+        const int next = ends ? 0 : group + 1, now = slot.at;
 #pragma unroll
         for (int rows = 0; rows < P::PARTS; rows++) {
+            const bool more = rows + 1 < P::PARTS;
             if (C::LATER)
-                add(0, before);
-            if (rows + 1 == P::PARTS) {
-                if (next == 0) {
+                add(0);
+            load_factors(group, rows);
+            if (!more && on) {
+                if (ends) {
                     slot.next();
-                    ring.wait_full(slot);
+                    begin_step();
                 }
-                in_part = next;
-                load();
+                codes.load(codes_at, next * C::GROUP);
             }
             join();
             if (!C::LATER)
-                add(rows, group);
-            if (rows + 1 == P::PARTS) {
-                if (next == 0 && lane_id() == 0)
-                    mbarrier_arrive(ring.empty(now));
-                expand(after);
-            }
-            multiply((rows + 1) % P::PARTS);
+                add(rows);
+            if (more)
+                multiply(group, rows + 1);
         }
-        before = group;
-        group = after;
-    }
+        if (!on)
+            return;
+        if (ends) {
+            if (lane_id() == 0)
+                mbarrier_arrive(ring.empty(now));
+            tile_scales += STEP_GROUPS * 16 * Q::SCALE;
+            tile_zeros += STEP_GROUPS * 16 * Q::ZERO;
+            units += C::STEP_K / 128 * C::BLOCK_M;
+        }
+        expand(next);
+        multiply(next, 0);
+    };
+    if (C::K % C::STEP_K == 0) { // steps have all their groups: the compiler knows when products run
+#pragma unroll 1
+        for (; left > P::PART_GROUPS; left -= P::PART_GROUPS)
 #pragma unroll
-    for (int rows = 0; rows < P::PARTS; rows++) {
-        if (C::LATER)
-            add(0, before);
-        join();
-        add(rows, group);
-        if (rows + 1 < P::PARTS)
-            multiply(rows + 1);
+            for (int group = 0; group < P::PART_GROUPS; group++)
+                finish(group, true);
+#pragma unroll
+        for (int group = 0; group < P::PART_GROUPS; group++)
+            finish(group, group + 1 < P::PART_GROUPS);
+    } else {
+        while (left > 0)
+#pragma unroll
+            for (int group = 0; group < P::PART_GROUPS && left > 0; group++)
+                finish(group, --left > 0);
     }
+    if (C::LATER)
+        add(0);
 #pragma unroll
     for (int i = 0; i < C::BLOCK_M / 2; i++)
         total[i] *= 1.0f / DigitCodes<C>::UP;
 }
+
+// GLU, a panel of digits for each block: a warp finishes all 128 of a row, a lane four of them.
+template <class C> DEVICE void digit_finish_rows(const LinearDigitArgs &a, const CodedWork<C> &at, const float *sums, int live)
+{
+    typedef DigitShape<C> P;
+    typedef DigitPanel<C::M> To;
+    static_assert(C::GLU && C::TILE_N == 256 && P::SUMS == 1, "a block has the columns of a panel");
+    const int u = lane_id() >> 2, t = lane_id() & 3;
+    Vec<float, 4> bias[2];
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+        bias[h] = C::BIAS ? load<4>(a.b + at.tile * 16 + (u * 16 + h * 8 + t * 2) * 2) : zeros<float, 4>();
+#pragma unroll 1
+    for (int m = warp_id(); m < live; m += P::PRODUCER) {
+        float v[2][2]; // of columns 2t, 2t + 1; 2t + 8, 2t + 9
+        u32 top = 0;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const Vec<float, 4> s = load<4>(sums + (u * 4 + h * 2 + t / 2) * P::SUM + m * 8 + t % 2 * 4);
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                v[h][e] = activate<C::ACT>(s[2 * e] + bias[h][2 * e]) * (s[2 * e + 1] + bias[h][2 * e + 1]);
+                const u32 bits = __float_as_uint(v[h][e]) & 0x7fffffffu;
+                top = bits > top ? bits : top;
+            }
+        }
+#pragma unroll
+        for (int d = 1; d < 32; d *= 2) {
+            const u32 other = shuffle_xor(top, d);
+            top = other > top ? other : top;
+        }
+        const DigitUnit unit(top);
+        const DigitWords words(v[0][0], v[1][0], v[0][1], v[1][1], unit);
+        char *to = (char *)a.y + (i64)(at.tile / 16) * To::BYTES + To::at(m, u) + t * 4;
+        *(u32 *)to = words.high;
+        *(u32 *)(to + To::LOW) = words.low;
+        if (lane_id() == 0)
+            a.y_units[at.tile / 16 * C::M + m] = unit.unit;
+    }
+}
+
 template <class C> DEVICE void linear_q_digits(const LinearDigitArgs &a)
 {
     typedef DigitShape<C> P;
@@ -263,5 +335,11 @@ template <class C> DEVICE void linear_q_digits(const LinearDigitArgs &a)
         cluster_wait();
     }
     coded_send_sums<C>(total, at, (float *)shared, arrived);
-    coded_finish<C, P::WORKERS>(a, at, (const float *)shared, places, arrived, least(live_rows<C::ROWS_S>(a.step), C::M));
+    const int live = least(live_rows<C::ROWS_S>(a.step), C::M);
+    if constexpr (C::DIGITS) {
+        named_barrier_sync(1, P::WORKERS);
+        digit_finish_rows<C>(a, at, (const float *)shared, live);
+    } else {
+        coded_finish<C, P::WORKERS>(a, at, (const float *)shared, places, arrived, live);
+    }
 }

@@ -5,16 +5,21 @@
 //
 //   plain    activation, GLU or residual after
 //   append   the joined q, k, v projection with RoPE; k and v go to the KV cache
+//   rows     GLU after, whose result is digits for the next layer
 //@ kernel  linear_q_digits
-//@ variant plain  | APPEND=0
-//@ variant append | APPEND=1 ROWS_S=0 ACT=0 GLU=0 RES=0
+//@ variant plain  | APPEND=0 DIGITS=0
+//@ variant append | APPEND=1 DIGITS=0 ROWS_S=0 ACT=0 GLU=0 RES=0
+//@ variant rows   | APPEND=0 DIGITS=1 ROWS_S=0 GLU=1 RES=0
 //@ plain:  rank 645
 //@ append: rank 655
-//@ args    xs:digit_rows.units(x) x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
+//@ rows:   rank 646
+//@ args    xs:digit_rows.units(x) x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y ys:digit_rows.units(y)
 //@ plain: match y = linear(x:digit_rows, w:m16k16, b?)                     | ACT=0 GLU=0 RES=0
 //@ plain: match y = act(linear(x:digit_rows, w:m16k16, b?))                | ACT=act.kind GLU=0 RES=0
 //@ plain: match y = glu(linear(x:digit_rows, w:m16k16, b?))                | ACT=glu.kind GLU=1 RES=0
 //@ plain: match y = add(linear(x:digit_rows, w:m16k16, b?), r)             | ACT=0 GLU=0 RES=1
+//@ rows:  match y = glu(linear(x:digit_rows, w:m16k16, b?))                | ACT=glu.kind
+//@ rows:  gives y as digit_rows 1
 //@ append: match y = append(linear(x:digit_rows, w:m16k16, b?), t?)
 //@ consts  X: type(x)  Y: type(y)  N: N  K: K  M: pow2(rows(x) ? S_MAX : T_MAX)  BIAS: has(b)
 //@ plain: consts ROWS_S: rows(x)
@@ -24,13 +29,14 @@
 //@ consts  BITS: type(w) == int4 ? 4 : 8  GROUP: group(w)  SCALES: scales(w)  BLOCK_M: M <= 8 ? 8 : M <= 16 ? 16 : M <= 32 ? 32 : 64
 //@ tune    CLUSTER_SIZE: 1 2 4 8
 //@ order   CLUSTER_SIZE
-//@ prefer  CLUSTER_SIZE=1 if N > 8192
+//@ prefer  CLUSTER_SIZE=1 if N > 8192 || DIGITS
 //@ prefer  CLUSTER_SIZE=2 if N >= 4096
 //@ prefer  CLUSTER_SIZE=4
 //    EVEN_N: the tile that gives the clusters that an H200 holds (66, 30 and 15 of 2, 4 and 8 blocks) the same number of columns.
 //@ consts  CLUSTER_N: ceil_div(N, CLUSTER_SIZE == 1 ? 132 : CLUSTER_SIZE == 2 ? 64 : CLUSTER_SIZE == 4 ? 30 : 15)
 //@ consts  EVEN_N: round_up(ceil_div(CLUSTER_N, ceil_div(CLUSTER_N, 256)), max(16, 8 * CLUSTER_SIZE))
 //@ tune    TILE_N: EVEN_N 64 96 128 192 256
+//@ prefer  TILE_N=256 if DIGITS
 //@ prefer  TILE_N=EVEN_N
 //    SPLIT: parts of a step, so that a block has up to four warpgroups. ROWS: warpgroups side by side.
 //@ consts  ROWS: ceil_div(TILE_N, 64)
@@ -44,7 +50,7 @@
 //@ prefer  LATER=0
 //@ fits    LATER == 0 || BLOCK_M <= 32
 //@ tune    GIVES: 0 1
-//@ prefer  GIVES=1 if BLOCK_M == 64 && SPLIT * ROWS >= 3
+//@ prefer  GIVES=1 if BLOCK_M >= 32 && SPLIT * ROWS >= 3
 //@ prefer  GIVES=0
 //@ consts  TAKE: SPLIT * ROWS == 4 ? 120 : 144
 //    STEP_K: bulk copies of 2 KB and more.
@@ -62,6 +68,7 @@
 //@ fits    type(w) != fp8 && K % 128 == 0 && (SCALES == 0 || SCALES == 2 || (SCALES == 1 && BITS == 4))
 //@ fits    sizeof(x) == 2 && M >= 8 && M <= 64 && STAGES >= 2 && (GROUP == 32 || GROUP == 64 || GROUP == 128)
 //@ fits    M == (rows(x) ? S_MAX : T_MAX)
+//@ rows:   fits TILE_N == 256 && N % 256 == 0 && CLUSTER_SIZE == 1 && SPLIT == 1 && !rows(x)
 //@ fits    TILE_N <= 256 && TILE_N % max(16, 8 * CLUSTER_SIZE) == 0 && SPLIT * ROWS <= 4
 //@ fits    BUCKET > 0 || rows(x)
 //@ launch  grid ceil_div(N, TILE_N) * CLUSTER_SIZE   block THREADS
@@ -76,10 +83,10 @@ struct Config {
     using OUT = @Y@;
 //@ append: text     using KV = @KV@;
     static constexpr int M = @M@, N = @N@, K = @K@;
-    static constexpr int BIAS = @BIAS@, ACT = @ACT@, GLU = @GLU@, RES = @RES@, APPEND = @APPEND@, ROWS_S = @ROWS_S@;
+    static constexpr int BIAS = @BIAS@, ACT = @ACT@, GLU = @GLU@, RES = @RES@, APPEND = @APPEND@, DIGITS = @DIGITS@, ROWS_S = @ROWS_S@;
 //@ append: text     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
     static constexpr int BITS = @BITS@, GROUP = @GROUP@, SCALES = @SCALES@;
-    static constexpr int TILE_N = @TILE_N@, BLOCK_M = @BLOCK_M@, CLUSTER_SIZE = @CLUSTER_SIZE@, SPLIT = @SPLIT@, LATER = @LATER@, GIVES = @GIVES@, TAKE = @TAKE@, STEP_K = @STEP_K@;
+    static constexpr int TILE_N = @TILE_N@, BLOCK_M = @BLOCK_M@, CLUSTER_SIZE = @CLUSTER_SIZE@, SPLIT = @SPLIT@, LATER = @LATER@, GIVES = @GIVES@, TAKE = @TAKE@, STEP_K = @STEP_K@, SHARE = 1;
     static constexpr int STAGES = @STAGES@, SLOT_BYTES = @SLOT_BYTES@, @REGIONS@;
 };
 extern "C" __global__ void CLUSTER(Config::CLUSTER_SIZE) __launch_bounds__(@THREADS@, 1)

@@ -108,8 +108,8 @@ void scene_check_digits(const Scene *s, RefTensor x, bool exact)
 
             const float unit = s->units[k / 128 * rows + m], want = plain[m * K + k], got = unit * (float)(256 * *a + *b);
             const bool right = exact ? *a == digits[m * K + k] && *b == low[m * K + k] && unit == units[(m * K + k) / 128]
-                                     : (unit == units[(m * K + k) / 128] || unit == 2 * units[(m * K + k) / 128]) &&
-                                           fabsf(got - want) <= 0.51f * unit + 1e-5f * fabsf(want);
+                                     : unit >= 0.5f * units[(m * K + k) / 128] && unit <= 2 * units[(m * K + k) / 128] &&
+                                           fabsf(got - want) <= 0.6f * unit + 2e-5f * fabsf(want);
 
             if (!right) {
                 scene_wrong("%s: row %lld, k %lld is %d, %d with unit %g, should be %d, %d with %g (%g)", u->name, (long long)m,
