@@ -46,8 +46,14 @@ template <class C> DEVICE void digit_produce(const LinearDigitArgs &a, const Cod
             ring.wait_empty(slot);
             coded_copy_w<C>(a, at, s, slot.at, ring, at.length(s) * P::PANEL);
         }
-        if (lane_id() == 0)
-            bulk_copy(ring.data(slot.at), (const char *)a.x + (i64)s * P::X, at.length(s) * P::PANEL, ring.full(slot.at));
+        if (lane_id() == 0) {
+            const int first = C::SHARE > 1 ? cluster_rank() * (P::X / C::SHARE) : 0;
+            const char *from = (const char *)a.x + (i64)s * P::X + first;
+            if (C::SHARE > 1)
+                bulk_copy_multicast(ring.data(slot.at) + first, from, P::X / C::SHARE, ring.full(slot.at), (1 << C::SHARE) - 1);
+            else
+                bulk_copy(ring.data(slot.at), from, at.length(s) * P::PANEL, ring.full(slot.at));
+        }
         slot.next();
     }
 }
@@ -211,8 +217,7 @@ template <class C> DEVICE void digit_multiply(float (&total)[C::BLOCK_M / 2], co
         if (!on)
             return;
         if (ends) {
-            if (lane_id() == 0)
-                mbarrier_arrive(ring.empty(now));
+            coded_release<C>(ring, now);
             tile_scales += STEP_GROUPS * 16 * Q::SCALE;
             tile_zeros += STEP_GROUPS * 16 * Q::ZERO;
             units += C::STEP_K / 128 * C::BLOCK_M;
@@ -293,7 +298,7 @@ template <class C> DEVICE void linear_q_digits(const LinearDigitArgs &a)
     int *places = (int *)(shared + C::PLACES_AT);
     if (at.warp == P::PRODUCER) {
         if (lane_id() == 0) {
-            ring.init(1, P::PRODUCER);
+            ring.init(1, P::PRODUCER * C::SHARE);
             mbarrier_init(arrived, 1);
             mbarrier_init(scales, 1);
             mbarrier_init_fence();
@@ -307,6 +312,10 @@ template <class C> DEVICE void linear_q_digits(const LinearDigitArgs &a)
             coded_copy_w<C>(a, at, at.s0 + i, i, ring, at.length(at.s0 + i) * P::PANEL);
     }
     block_sync();
+    if (C::SHARE > 1) { // mbarriers of all blocks are there
+        cluster_arrive();
+        cluster_wait();
+    }
 
     if (at.warp >= P::PRODUCER) {
         if constexpr (C::GIVES)
@@ -318,7 +327,7 @@ template <class C> DEVICE void linear_q_digits(const LinearDigitArgs &a)
                     linear_find_place<C>(a, m, places);
         }
         block_sync();
-        if (C::CLUSTER_SIZE > 1) {
+        if (C::CLUSTER_SIZE > 1 || C::SHARE > 1) {
             cluster_arrive();
             cluster_wait();
         }
@@ -330,7 +339,7 @@ template <class C> DEVICE void linear_q_digits(const LinearDigitArgs &a)
     digit_multiply<C>(total, at, ring, shared, scales);
     wait_for_previous();
     block_sync(); // all warps have read the ring, which now receives the sums
-    if (C::CLUSTER_SIZE > 1) {
+    if (C::CLUSTER_SIZE > 1 || C::SHARE > 1) {
         cluster_arrive();
         cluster_wait();
     }

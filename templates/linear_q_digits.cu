@@ -53,6 +53,8 @@
 //@ prefer  GIVES=1 if BLOCK_M >= 32 && SPLIT * ROWS >= 3
 //@ prefer  GIVES=0
 //@ consts  TAKE: SPLIT * ROWS == 4 ? 120 : 144
+//    SHARE: blocks of a cluster that read x once.
+//@ tune    SHARE: 1 2
 //    STEP_K: bulk copies of 2 KB and more.
 //@ consts  STEP_K: max(BITS == 4 ? 256 : 128, 128 * SPLIT)  THREADS: 128 * SPLIT * ROWS + (GIVES ? 128 : 32)
 //@ consts  SLOT_BYTES: (BLOCK_M + TILE_N / 16 * BITS) * STEP_K * 2  K_STEPS: ceil_div(ceil_div(K, STEP_K), CLUSTER_SIZE)
@@ -66,11 +68,12 @@
 //@ shared  BARRIERS 34 * 8                      // full and empty of each of up to 16 slots; sums received; scales landed
 //@ needs   TMA CLUSTER WGMMA
 //@ fits    type(w) != fp8 && K % 128 == 0 && (SCALES == 0 || SCALES == 2 || (SCALES == 1 && BITS == 4))
-//@ fits    sizeof(x) == 2 && M >= 8 && M <= 64 && STAGES >= 2 && (GROUP == 32 || GROUP == 64 || GROUP == 128)
+//@ fits    sizeof(x) == 2 && M >= 8 && M <= 32 && STAGES >= 2 && (GROUP == 32 || GROUP == 64 || GROUP == 128)
 //@ fits    M == (rows(x) ? S_MAX : T_MAX)
 //@ rows:   fits TILE_N == 256 && N % 256 == 0 && CLUSTER_SIZE == 1 && SPLIT == 1 && !rows(x)
 //@ fits    TILE_N <= 256 && TILE_N % max(16, 8 * CLUSTER_SIZE) == 0 && SPLIT * ROWS <= 4
 //@ fits    BUCKET > 0 || rows(x)
+//@ fits    SHARE == 1 || (CLUSTER_SIZE == 1 && ceil_div(N, TILE_N) % SHARE == 0 && K % STEP_K == 0)
 //@ launch  grid ceil_div(N, TILE_N) * CLUSTER_SIZE   block THREADS
 //@ moves   N * K * BITS / 8 + N * K / GROUP * 2
 //@ flops   2 * M * N * K
@@ -86,8 +89,8 @@ struct Config {
     static constexpr int BIAS = @BIAS@, ACT = @ACT@, GLU = @GLU@, RES = @RES@, APPEND = @APPEND@, DIGITS = @DIGITS@, ROWS_S = @ROWS_S@;
 //@ append: text     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
     static constexpr int BITS = @BITS@, GROUP = @GROUP@, SCALES = @SCALES@;
-    static constexpr int TILE_N = @TILE_N@, BLOCK_M = @BLOCK_M@, CLUSTER_SIZE = @CLUSTER_SIZE@, SPLIT = @SPLIT@, LATER = @LATER@, GIVES = @GIVES@, TAKE = @TAKE@, STEP_K = @STEP_K@, SHARE = 1;
+    static constexpr int TILE_N = @TILE_N@, BLOCK_M = @BLOCK_M@, CLUSTER_SIZE = @CLUSTER_SIZE@, SPLIT = @SPLIT@, LATER = @LATER@, GIVES = @GIVES@, TAKE = @TAKE@, STEP_K = @STEP_K@, SHARE = @SHARE@;
     static constexpr int STAGES = @STAGES@, SLOT_BYTES = @SLOT_BYTES@, @REGIONS@;
 };
-extern "C" __global__ void CLUSTER(Config::CLUSTER_SIZE) __launch_bounds__(@THREADS@, 1)
+extern "C" __global__ void CLUSTER(Config::CLUSTER_SIZE * Config::SHARE) __launch_bounds__(@THREADS@, 1)
 @NAME@(const LinearDigitArgs a) { linear_q_digits<Config>(a); }

@@ -8,7 +8,7 @@
 //@ consts  X: type(x)  C: C  ROWS: rows(x) ? S_MAX : T_MAX  ROWS_S: rows(x)
 //@ consts  THREADS: min(C > 16384 ? 1024 : 512, round_up(C / 16, 32))
 //@ needs   WGMMA
-//@ fits    sizeof(x) == 2 && C % 128 == 0 && C <= 65536 && ROWS >= 8 && ROWS <= 64 && ROWS == pow2(ROWS)
+//@ fits    sizeof(x) == 2 && C % 128 == 0 && C <= 65536 && ROWS >= 8 && ROWS <= 32 && ROWS == pow2(ROWS)
 //@ launch  grid M   block THREADS
 //@ moves   2 * sizeof(x) * M * C
 //@ overlap yes
