@@ -130,7 +130,8 @@ template <class C> DEVICE void digit_multiply(float (&total)[C::BLOCK_M / 2], co
     DigitCodes<C> codes;
     u32 w[PRODUCTS][4];
     int d[P::ONCE], v[SUMS];
-    float factor[SUMS]; // scale * unit of v
+    Vec<float, 2> unit[SUMS / 4];
+    float scale[2] = {0.0f, 0.0f}; // unit, scale: of v
     u32 codes_at = 0;
     u64 x = 0;
     const auto begin_step = [&] {
@@ -163,19 +164,16 @@ template <class C> DEVICE void digit_multiply(float (&total)[C::BLOCK_M / 2], co
             v[i] = d[i] * 256 + d[SUMS + i];
     };
     const auto load_factors = [&](int group, int rows) {
-        const float scale[2] = {Q::scale(tile_scales, group, g), Q::scale(tile_scales, group, g + 8)};
+        scale[0] = Q::scale(tile_scales, group, g);
+        scale[1] = Q::scale(tile_scales, group, g + 8);
 #pragma unroll
-        for (int j = 0; j < SUMS / 4; j++) {
-            const Vec<float, 2> unit = ::load<2>(units + group * C::GROUP / 128 * C::BLOCK_M + rows * P::ONCE + j * 8);
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                factor[j * 4 + e] = scale[e / 2] * unit[e % 2];
-        }
+        for (int j = 0; j < SUMS / 4; j++)
+            unit[j] = ::load<2>(units + group * C::GROUP / 128 * C::BLOCK_M + rows * P::ONCE + j * 8);
     };
     const auto add = [&](int rows) {
 #pragma unroll
         for (int i = 0; i < SUMS; i++)
-            total[rows * SUMS + i] = fmaf(factor[i], (float)v[i], total[rows * SUMS + i]);
+            total[rows * SUMS + i] = fmaf(scale[i / 2 % 2] * unit[i / 4][i % 2], (float)v[i], total[rows * SUMS + i]);
     };
 #pragma unroll
     for (int i = 0; i < C::BLOCK_M / 2; i++)
@@ -183,7 +181,7 @@ template <class C> DEVICE void digit_multiply(float (&total)[C::BLOCK_M / 2], co
 #pragma unroll
     for (int i = 0; i < SUMS; i++) {
         v[i] = d[i] = d[SUMS + i] = 0;
-        factor[i] = 0.0f;
+        unit[i / 4] = zeros<float, 2>();
     }
     if (left <= 0)
         return;
@@ -206,11 +204,14 @@ template <class C> DEVICE void digit_multiply(float (&total)[C::BLOCK_M / 2], co
                     slot.next();
                     begin_step();
                 }
-                codes.load(codes_at, next * C::GROUP);
+                if (C::LATER)
+                    codes.load(codes_at, next * C::GROUP);
             }
             join();
             if (!C::LATER)
                 add(rows);
+            if (!more && on && !C::LATER) // there are no registers for them before
+                codes.load(codes_at, next * C::GROUP);
             if (more)
                 multiply(group, rows + 1);
         }

@@ -50,9 +50,10 @@
 //@ prefer  LATER=0
 //@ fits    LATER == 0 || BLOCK_M <= 32
 //@ tune    GIVES: 0 1
-//@ prefer  GIVES=1 if BLOCK_M >= 32 && SPLIT * ROWS >= 3
+//@ prefer  GIVES=1 if BLOCK_M >= 16 && SPLIT * ROWS >= 3
 //@ prefer  GIVES=0
-//@ consts  TAKE: SPLIT * ROWS == 4 ? 120 : 144
+//    The producer gives all but 24 of its 96 registers (GROUPS 3: 128).
+//@ consts  TAKE: SPLIT * ROWS == 4 ? 112 : 152
 //    SHARE: blocks of a cluster that read x once.
 //@ tune    SHARE: 1 2
 //    STEP_K: bulk copies of 2 KB and more.

@@ -46,6 +46,7 @@
 //@ prefer  SPLIT=1
 //    SHARE: blocks of a cluster that read x once.
 //@ tune    SHARE: 1 2
+//@ prefer  SHARE=2 if CLUSTER_SIZE == 1 && BLOCK_M >= 64 && ceil_div(N, TILE_N) % 2 == 0
 //    STEP_K: bulk copies of 2 KB and more.
 //@ consts  STEP_K: max(BITS == 4 ? 256 : 128, 128 * SPLIT)  THREADS: 128 * SPLIT * ROWS + 32
 //@ consts  SLOT_BYTES: (BLOCK_M + TILE_N / 16 * BITS) * STEP_K * 2  K_STEPS: ceil_div(ceil_div(K, STEP_K), CLUSTER_SIZE)
