@@ -29,7 +29,7 @@ template <class C> struct DigitShape : CodedTiles<C> {
     static constexpr int ONCE = least(C::BLOCK_M, 32), PARTS = C::BLOCK_M / ONCE; // rows of x that are multiplied at once
     static constexpr int PART_GROUPS = B::PART_K / C::GROUP;        // groups of a warpgroup in a step
     static constexpr int WORDS = C::GROUP * C::BITS / 64;           // of a lane's codes of a group
-    static_assert(B::PART_K % 128 == 0 && C::K % 128 == 0 && 128 % C::GROUP == 0, "panels and groups are whole");
+    static_assert(B::PART_K % 128 == 0 && C::K % C::STEP_K == 0 && 128 % C::GROUP == 0, "steps, panels and groups are whole");
 };
 
 // The producer keeps the ring full; the first steps of w are requested already.
@@ -44,7 +44,7 @@ template <class C> DEVICE void digit_produce(const LinearDigitArgs &a, const Cod
     for (int s = at.s0; s < at.s1; s++) {
         if (s - at.s0 >= at.ahead()) {
             ring.wait_empty(slot);
-            coded_copy_w<C>(a, at, s, slot.at, ring, at.length(s) * P::PANEL);
+            coded_copy_w<C>(a, at, s, slot.at, ring, P::X);
         }
         if (lane_id() == 0) {
             const int first = C::SHARE > 1 ? cluster_rank() * (P::X / C::SHARE) : 0;
@@ -52,7 +52,7 @@ template <class C> DEVICE void digit_produce(const LinearDigitArgs &a, const Cod
             if (C::SHARE > 1)
                 bulk_copy_multicast(ring.data(slot.at) + first, from, P::X / C::SHARE, ring.full(slot.at), (1 << C::SHARE) - 1);
             else
-                bulk_copy(ring.data(slot.at), from, at.length(s) * P::PANEL, ring.full(slot.at));
+                bulk_copy(ring.data(slot.at), from, P::X, ring.full(slot.at));
         }
         slot.next();
     }
@@ -124,8 +124,7 @@ template <class C> DEVICE void digit_multiply(float (&total)[C::BLOCK_M / 2], co
     const char *tile_scales = shared + C::SCALES_OF_AT + own * P::SCALES + part * P::PART_GROUPS * 16 * Q::SCALE; // of the step's first group
     const char *tile_zeros = shared + C::ZEROS_OF_AT + own * P::ZEROS + part * P::PART_GROUPS * 16 * Q::ZERO;
     const float *units = (const float *)(shared + C::UNITS_AT) + part * (P::PART_K / 128) * C::BLOCK_M + (lane_id() & 3) * 2;
-    const int last = at.s1 > at.s0 ? most(0, least(P::PART_K, at.length(at.s1 - 1) - part * P::PART_K)) / C::GROUP : 0; // groups of the last step
-    int left = (at.s1 - at.s0 - 1) * P::PART_GROUPS + last; // groups
+    int left = at.s1 - at.s0; // steps
     RingSlot<C::STAGES> slot = {0, 0};
     DigitCodes<C> codes;
     u32 w[PRODUCTS][4];
@@ -183,7 +182,7 @@ template <class C> DEVICE void digit_multiply(float (&total)[C::BLOCK_M / 2], co
         v[i] = d[i] = d[SUMS + i] = 0;
         unit[i / 4] = zeros<float, 2>();
     }
-    if (left <= 0)
+    if (left == 0) // a slice may have no step
         return;
     mbarrier_wait(scales, 0);
     begin_step();
@@ -226,21 +225,14 @@ template <class C> DEVICE void digit_multiply(float (&total)[C::BLOCK_M / 2], co
         expand(next);
         multiply(next, 0);
     };
-    if (C::K % C::STEP_K == 0) { // steps have all their groups: the compiler knows when products run
 #pragma unroll 1
-        for (; left > P::PART_GROUPS; left -= P::PART_GROUPS)
-#pragma unroll
-            for (int group = 0; group < P::PART_GROUPS; group++)
-                finish(group, true);
+    for (; left > 1; left--)
 #pragma unroll
         for (int group = 0; group < P::PART_GROUPS; group++)
-            finish(group, group + 1 < P::PART_GROUPS);
-    } else {
-        while (left > 0)
+            finish(group, true);
 #pragma unroll
-            for (int group = 0; group < P::PART_GROUPS && left > 0; group++)
-                finish(group, --left > 0);
-    }
+    for (int group = 0; group < P::PART_GROUPS; group++)
+        finish(group, group + 1 < P::PART_GROUPS);
     if (C::LATER)
         add(0);
 #pragma unroll
@@ -310,7 +302,7 @@ template <class C> DEVICE void linear_q_digits(const LinearDigitArgs &a)
         coded_copy_scales<C>(a, at, shared, scales, at.slice() / 128 * C::BLOCK_M * 4);
 #pragma unroll 1
         for (int i = 0; i < at.ahead(); i++)
-            coded_copy_w<C>(a, at, at.s0 + i, i, ring, at.length(at.s0 + i) * P::PANEL);
+            coded_copy_w<C>(a, at, at.s0 + i, i, ring, P::X);
     }
     block_sync();
     if (C::SHARE > 1) { // mbarriers of all blocks are there

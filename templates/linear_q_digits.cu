@@ -68,13 +68,13 @@
 //@ shared  PLACES   BLOCK_M * 8                 // append: {page, position} of a row
 //@ shared  BARRIERS 34 * 8                      // full and empty of each of up to 16 slots; sums received; scales landed
 //@ needs   TMA CLUSTER WGMMA
-//@ fits    type(w) != fp8 && K % 128 == 0 && (SCALES == 0 || SCALES == 2 || (SCALES == 1 && BITS == 4))
+//@ fits    type(w) != fp8 && K % STEP_K == 0 && (SCALES == 0 || SCALES == 2 || (SCALES == 1 && BITS == 4))
 //@ fits    sizeof(x) == 2 && M >= 8 && M <= 32 && STAGES >= 2 && (GROUP == 32 || GROUP == 64 || GROUP == 128)
 //@ fits    M == (rows(x) ? S_MAX : T_MAX)
 //@ rows:   fits TILE_N == 256 && N % 256 == 0 && CLUSTER_SIZE == 1 && SPLIT == 1 && !rows(x)
 //@ fits    TILE_N <= 256 && TILE_N % max(16, 8 * CLUSTER_SIZE) == 0 && SPLIT * ROWS <= 4
 //@ fits    BUCKET > 0 || rows(x)
-//@ fits    SHARE == 1 || (CLUSTER_SIZE == 1 && ceil_div(N, TILE_N) % SHARE == 0 && K % STEP_K == 0)
+//@ fits    SHARE == 1 || (CLUSTER_SIZE == 1 && ceil_div(N, TILE_N) % SHARE == 0)
 //@ launch  grid ceil_div(N, TILE_N) * CLUSTER_SIZE   block THREADS
 //@ moves   N * K * BITS / 8 + N * K / GROUP * 2
 //@ flops   2 * M * N * K

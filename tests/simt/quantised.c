@@ -356,13 +356,13 @@ static void add_many_logits(Suite *s)
 void quantised_digits(void **state)
 {
     static const Tuned some[] = {
-        {{DT_BF16, "int4", 32, PACKED_FP16_ZEROS, 72, 1152, 0, 1, "act", 12, NULL, "linear_q_digits"}, {{0}}},
-        {{DT_FP16, "int8", 64, PACKED_FP16, 104, 1280, 0, 0, "", 32, NULL, "linear_q_digits"}, {{0}}},
-        {{DT_BF16, "int8", 128, PACKED_FP16, 96, 896, 0, 1, "append", 20, NULL, "linear_q_digits_append"}, {{0}}},
-        {{DT_FP16, "int4", 128, PACKED_FP16_ZEROS, 37, 8320, 0, 0, "add", 23, NULL, "linear_q_digits"}, {{0}}},
-        {{DT_BF16, "int4", 64, PACKED_FP32, 600, 384, 0, 1, "glu", 30, NULL, "linear_q_digits"},
+        {{DT_BF16, "int4", 32, PACKED_FP16_ZEROS, 72, 1536, 0, 1, "act", 12, NULL, "linear_q_digits"}, {{0}}},
+        {{DT_FP16, "int8", 64, PACKED_FP16, 104, 1536, 0, 0, "", 32, NULL, "linear_q_digits"}, {{0}}},
+        {{DT_BF16, "int8", 128, PACKED_FP16, 96, 1024, 0, 1, "append", 20, NULL, "linear_q_digits_append"}, {{0}}},
+        {{DT_FP16, "int4", 128, PACKED_FP16_ZEROS, 37, 8704, 0, 0, "add", 23, NULL, "linear_q_digits"}, {{0}}},
+        {{DT_BF16, "int4", 64, PACKED_FP32, 600, 512, 0, 1, "glu", 30, NULL, "linear_q_digits"},
          {{"TILE_N", 256}, {"CLUSTER_SIZE", 1}, {"SPLIT", 1}}},
-        {{DT_BF16, "int4", 128, PACKED_FP16, 301, 1408, 0, 0, "", 32, NULL, "linear_q_digits"},
+        {{DT_BF16, "int4", 128, PACKED_FP16, 301, 1536, 0, 0, "", 32, NULL, "linear_q_digits"},
          {{"TILE_N", 96}, {"CLUSTER_SIZE", 2}, {"SPLIT", 2}}},
         {{DT_FP16, "int8", 32, PACKED_FP32, 200, 768, 0, 0, "add", 16, NULL, "linear_q_digits"},
          {{"TILE_N", 128}, {"CLUSTER_SIZE", 4}, {"SPLIT", 2}}},
