@@ -36,7 +36,12 @@ template <class T, int THREADS> DEVICE void random_fill(unsigned char *weights, 
         Vec<float, VEC> f;
 #pragma unroll
         for (int i = 0; i < VEC; i++)
-            f[i] = fill.constant ? fill.scale : random_value(fill.key, (unsigned long long)(at + i), fill.scale);
+            if (fill.constant == 1)
+                f[i] = fill.scale;
+            else if (fill.constant == 2 && i % 2)
+                f[i] = -f[i - 1];
+            else
+                f[i] = random_value(fill.key, (unsigned long long)(at + i), fill.scale);
         store_up_to(to + at, from_floats<T>(f), n - at < VEC ? (int)(n - at) : VEC);
     }
 }

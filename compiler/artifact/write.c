@@ -189,6 +189,7 @@ static void weight_index(Writer *w)
         to->type = from->type;
         to->rank = shape->rank;
         to->kind = from->kind;
+        to->like = from->like;
         for (uint32_t k = 0; k < shape->rank; k++)
             to->dim[k] = (uint64_t)shape->dim[k].n;
         to->offset = from->offset;

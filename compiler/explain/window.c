@@ -97,9 +97,9 @@ const char *window_space(uint32_t space)
 
 const char *window_weight_kind(uint32_t kind)
 {
-    static const char *const names[] = {"matrix", "gain", "bias", "table"};
+    static const char *const names[] = {"matrix", "gain", "bias", "table", "matrix"};
 
-    return kind <= FTX_WEIGHT_TABLE ? names[kind] : "unknown";
+    return kind <= FTX_WEIGHT_CENTRED ? names[kind] : "unknown";
 }
 
 bool window_resources(const Artifact *a, const ArtifactPlan *p, const FtxKernel *k, Resources *r)

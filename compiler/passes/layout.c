@@ -1,7 +1,8 @@
 /* layout.c - the offset of every weight in the packed block.
  *
  * One block serves all programs and targets. Weights are row-major, quantised ones lie in tiles (packed.h). A weight that
- * is read in two types or forms, or both folded and unfolded, is packed twice. Weights are packed in the order of their first use, so the hot loop reads memory forward. */
+ * is read in two types or forms, or both folded and unfolded, is packed twice; random weights are the same in both. Weights
+ * are packed in the order of their first use, so the hot loop reads memory forward. */
 #include "../../runtime/base/packed.h"
 #include "lower.h"
 
@@ -44,6 +45,29 @@ static void pack(Lower *l, Id w, DType type, Fold fold, uint32_t form)
     p->bytes = (to->offset + to->bytes + WEIGHT_ALIGN - 1) / WEIGHT_ALIGN * WEIGHT_ALIGN;
 }
 
+/* Random weights: a weight has the same numbers in each of its packings but those in codes; where a norm is folded into one of
+ * them, which takes the mean of each row away, they are drawn with a mean of 0. */
+static void match_packings(const Graph *g, Packing *p)
+{
+    for (size_t i = 0; i < p->weights.n; i++) {
+        PackedWeight *w = &p->weights.at[i];
+        const Shape *shape = &ir_value(g, w->value)->shape;
+        size_t first = 0;
+
+        while (p->weights.at[first].value != w->value || p->weights.at[first].form_name)
+            if (++first == p->weights.n)
+                break;
+        if (w->form_name || first == p->weights.n)
+            continue;
+        w->like = first < i ? 1 + (uint32_t)first : 0;
+        if (w->fold.gain && shape->dim[shape->rank - 1].n % 2 == 0)
+            p->weights.at[first].kind = FTX_WEIGHT_CENTRED;
+    }
+    for (size_t i = 0; i < p->weights.n; i++)
+        if (p->weights.at[i].like)
+            p->weights.at[i].kind = p->weights.at[p->weights.at[i].like - 1].kind;
+}
+
 bool stage_layout(Lower *l, Diag *d)
 {
     (void)d;
@@ -58,5 +82,6 @@ bool stage_layout(Lower *l, Diag *d)
                     pack(l, b->arg[a], contract_arg_type(&p->facts, b, a), contract_arg_fold(b, a), b->form[a]);
         }
     }
+    match_packings(l->g, l->packing);
     return true;
 }

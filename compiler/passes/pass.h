@@ -41,6 +41,7 @@ typedef struct PackedWeight {
     int64_t group;         /* and elements of a row that share a scale; else 0 */
     PackedScales scales;   /* and what stands behind the codes */
     FtxWeightKind kind;
+    uint32_t like; /* FtxWeight.like */
     uint64_t offset, bytes;
 } PackedWeight;
 

@@ -177,7 +177,7 @@ typedef struct FtxFill {
     unsigned key;
     float scale;
     int type;     /* FTX_FILL_x */
-    int constant; /* 1: every element is `scale` */
+    int constant; /* 1: every element is `scale`; 2: of each pair the second is the first with the other sign */
 } FtxFill;
 
 /* `sample` makes each row that is not done ready for the next decode step: its token (token index = row) becomes

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define FTX_MAGIC "FTX1\r\n\x1a\n"
-enum { FTX_FORMAT = 15 }; /* grows with every change of what is below */
+enum { FTX_FORMAT = 16 }; /* grows with every change of what is below */
 
 /* A compute capability: 800, 860, 890, 900, ... and +1 for its 'a' form: sm_90a is 901; +2 for PTX
  * that the driver translates for that GPU and all later ones: compute_80 is 802. */
@@ -150,12 +150,21 @@ typedef struct FtxWeight { /* 80 bytes */
     uint32_t form;   /* str: the order of the codes of a tile, a form of compiler/ir/forms.def; else 0 */
     uint32_t group;  /* elements of a row that share a scale; else 0 */
     uint32_t scales; /* PackedScales of base/packed.h */
-    uint32_t reserved;
+    uint32_t
+        like; /* random weights: 1 + the index of an earlier packing of the same weight, whose numbers it takes; 0: its own */
 } FtxWeight;
 
 /* Random weights (benchmarks, tests): matrices uniform in +-sqrt(3 / last dim), gains 1,
- * biases 0; tables are computed and always stored, also when weights are not. */
-typedef enum FtxWeightKind { FTX_WEIGHT_MATRIX, FTX_WEIGHT_GAIN, FTX_WEIGHT_BIAS, FTX_WEIGHT_TABLE } FtxWeightKind;
+ * biases 0; tables are computed and always stored, also when weights are not. The rows of a centred matrix are drawn in
+ * pairs x, -x: a norm folded into such a weight takes the mean of each row away, which is 0 then, so that all packings
+ * of the weight hold the same numbers. */
+typedef enum FtxWeightKind {
+    FTX_WEIGHT_MATRIX,
+    FTX_WEIGHT_GAIN,
+    FTX_WEIGHT_BIAS,
+    FTX_WEIGHT_TABLE,
+    FTX_WEIGHT_CENTRED,
+} FtxWeightKind;
 
 typedef enum FtxSpace {
     FTX_SPACE_NULL = 0, /* the operand is absent: a NULL pointer */

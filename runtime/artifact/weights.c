@@ -49,12 +49,17 @@ static FtxStatus check_weight(const Artifact *a, const FtxWeight *w, FtxError *e
 
     if (!artifact_has_string(a, w->name))
         return ftx_fail(err, FTX_EFORMAT, "its name is not inside the strings");
+    if (w->like && (w->like > (uint64_t)(w - a->weights) || a->weights[w->like - 1].like))
+        return ftx_fail(err, FTX_EFORMAT, "weight %u, whose numbers it takes, is no earlier one with its own",
+                        w->like - 1);
     if (packed_type((DType)w->type))
         return check_packed(a, w, err);
     if (w->type != DT_FP32 && w->type != DT_FP16 && w->type != DT_BF16)
         return ftx_fail(err, FTX_EFORMAT, "its type is %u", w->type);
-    if (w->rank < 1 || w->rank > 4 || w->kind > FTX_WEIGHT_TABLE)
+    if (w->rank < 1 || w->rank > 4 || w->kind > FTX_WEIGHT_CENTRED)
         return ftx_fail(err, FTX_EFORMAT, "its rank is %u, its kind %u", w->rank, w->kind);
+    if (w->kind == FTX_WEIGHT_CENTRED && w->dim[w->rank - 1] % 2)
+        return ftx_fail(err, FTX_EFORMAT, "its rows of %" PRIu64 " elements are no pairs", w->dim[w->rank - 1]);
     bytes = dtype_size((DType)w->type);
     for (uint32_t i = 0; i < w->rank; i++)
         if (__builtin_mul_overflow(bytes, w->dim[i], &bytes))

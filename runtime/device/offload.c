@@ -35,7 +35,7 @@ static bool looks_rows_up(const Artifact *a, const FtxKernel *k, const FtxOperan
 {
     const char *family = artifact_string(a, k->family);
 
-    return (strcmp(family, "embed") == 0 || strcmp(family, "embed_norm") == 0) && w->kind == FTX_WEIGHT_MATRIX &&
+    return (strcmp(family, "embed") == 0 || strcmp(family, "embed_norm") == 0) && artifact_is_matrix(w) &&
            w->rank == 2 && !o->tile_rows;
 }
 

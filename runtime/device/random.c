@@ -42,6 +42,17 @@ static void fill_bf16(uint32_t key, float scale, uint64_t first, uint64_t n, uin
     }
 }
 
+/* As the others; of each pair of elements the second is the first with the other sign. */
+static void fill_centred(uint32_t key, float scale, uint64_t first, uint64_t n, DType type, void *p)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        const uint64_t at = first + i;
+        const float f = random_value(key, at & ~(uint64_t)1, scale);
+
+        dtype_store(p, i, type, at % 2 ? -f : f);
+    }
+}
+
 static void fill_other(uint32_t key, float scale, uint64_t first, uint64_t n, DType type, void *p)
 {
     for (uint64_t i = 0; i < n; i++)
@@ -81,7 +92,7 @@ size_t random_unit(const FtxWeight *w)
 void random_fill(const Artifact *a, uint32_t index, uint64_t seed, uint64_t first, uint64_t last, void *p)
 {
     const FtxWeight *w = &a->weights[index];
-    const uint32_t key = random_key(seed, index);
+    const uint32_t key = random_key(seed, random_index(a, index));
     const float scale = random_scale(w);
     const uint64_t n = last - first;
     const size_t size = dtype_size(w->type);
@@ -90,6 +101,7 @@ void random_fill(const Artifact *a, uint32_t index, uint64_t seed, uint64_t firs
     case FTX_WEIGHT_TABLE: memcpy(p, (const char *)artifact_weight(a, index) + first * size, n * size); return;
     case FTX_WEIGHT_GAIN: fill_constant(w, 1.0f, n, p); return;
     case FTX_WEIGHT_BIAS: fill_constant(w, 0.0f, n, p); return;
+    case FTX_WEIGHT_CENTRED: fill_centred(key, scale, first, n, w->type, p); return;
     case FTX_WEIGHT_MATRIX:
         if (packed_type(w->type))
             fill_tiles(w, key, first, last, p);

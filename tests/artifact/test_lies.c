@@ -161,7 +161,12 @@ static const Lie lies[] = {
            F(FtxWeight, dim[1], 96), F(FtxWeight, group, 32), F(FtxWeight, bytes, 864)), /* a multiple of 64 */
     WEIGHT(0, "its rank is 0", F(FtxWeight, rank, 0)),
     WEIGHT(0, "its rank is 5", F(FtxWeight, rank, 5)),
-    WEIGHT(0, "its kind 4", F(FtxWeight, kind, FTX_WEIGHT_TABLE + 1)),
+    WEIGHT(0, "its kind 5", F(FtxWeight, kind, FTX_WEIGHT_CENTRED + 1)),
+    WEIGHT(0, NULL, F(FtxWeight, kind, FTX_WEIGHT_CENTRED)),
+    WEIGHT(0, "its rows of 7 elements are no pairs", F(FtxWeight, kind, FTX_WEIGHT_CENTRED), F(FtxWeight, dim[1], 7)),
+    WEIGHT(0, "weight 0, whose numbers it takes", F(FtxWeight, like, 1)),
+    WEIGHT(2, "weight 4294967294, whose numbers it takes", F(FtxWeight, like, UINT32_MAX)),
+    WEIGHT(2, NULL, F(FtxWeight, like, 2)),
     WEIGHT(0, "more elements than there can be", F(FtxWeight, dim[0], (uint64_t)1 << 32),
            F(FtxWeight, dim[1], (uint64_t)1 << 31), F(FtxWeight, bytes, 0)), /* 2^64 bytes are 0 of 64 bits */
     WEIGHT(0, "are not what its shape asks for", F(FtxWeight, dim[0], (uint64_t)1 << 32),

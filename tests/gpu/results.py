@@ -18,8 +18,9 @@ import sys
 
 ABOUT = ('What tests/gpu/check.sh found on GPUs, written by it: for each part that passed the hashes of the kernel texts '
          'that it compiled, by target and family. docs/testing.md says how to read it.')
-COMPARED = ['fp32', 'bf16', 'fp16', 'families', 'odd', 'many', 'beam', 'samples', 'ptx', 'encode', 'device', 'ranks']  # with references
-RAN = ['memory', 'bench', 'texts', 'sequences', 'trace', 'sanitize']                              # nothing looks at the results
+COMPARED = ['fp32', 'bf16', 'fp16', 'families', 'odd', 'many', 'beam', 'samples', 'ptx', 'encode', 'device', 'swap', 'offload',
+            'ranks', 'processes']  # with references
+RAN = ['memory', 'bench', 'texts', 'sequences', 'trace', 'sanitize', 'processes_times']  # nothing looks at the results
 FIELDS = {'part': '|'.join(COMPARED + RAN), 'gpu': '.+', 'driver': r'[\d.]+', 'nvrtc': r'\d+\.\d+',
           'commit': '[0-9a-f]{7,40}', 'date': r'\d{4}-\d\d-\d\d'}
 HASHES = re.compile('[0-9a-f]{16}( [0-9a-f]{16})*')

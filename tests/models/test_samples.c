@@ -74,7 +74,12 @@ static FtxRequest request_of(const FtxModel *model, int length, Answers *a)
     return r;
 }
 
-static const double most_tokens = 0.01; /* share of drawn tokens that may differ from separate requests */
+/* Share of drawn tokens that may differ from separate requests. Measured on an H200: 3 of 2,526 in fp16, 23 of 2,245 in bf16,
+ * which rounds eight times as coarsely. */
+static double most_tokens(const Rounding *r)
+{
+    return r->share / 16.0;
+}
 
 /* Whether the random number after `ids` may choose `id` if each logit may be wrong by `off`. Let d be that error after
  * penalty and temperature: it changes a cumulative probability F by at most F (1 - F) (e^2d - 1). With top_k, tokens
@@ -171,10 +176,10 @@ static void compare(FtxEngine *engine, const FtxModel *model, const Rounding *r,
             if (!(fabs((double)(together->logprob[k][i] - apart->logprob[k][i])) <= off))
                 fail_msg("%s, sample %d, token %zu: log-probability %.6f, apart %.6f", what, k, i,
                          (double)together->logprob[k][i], (double)apart->logprob[k][i]);
-        count_partings((int)i, 0, most_tokens);
+        count_partings((int)i, 0, most_tokens(r));
         if (i < together->n[k] && i < apart->n[k]) {
             check_parting(engine, model, r, length, k, i, together, apart, what);
-            count_partings(1, 1, most_tokens);
+            count_partings(1, 1, most_tokens(r));
             continue;
         }
         assert_int_equal(together->n[k], apart->n[k]);

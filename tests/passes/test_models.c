@@ -106,6 +106,26 @@ static void check_plan(const char *path, const Plan *plan, const Packing *packin
                  (unsigned long long)plan->head.lower_bound);
 }
 
+/* Random weights: packings of one weight that are no codes take the numbers of the first; a matrix with a folded norm in one of
+ * them is centred in all. */
+static void check_random(const char *path, const Packing *p)
+{
+    for (size_t i = 0; i < p->weights.n; i++) {
+        const PackedWeight *a = &p->weights.at[i];
+        bool folded = false;
+        size_t first = i;
+
+        for (size_t k = p->weights.n; k-- > 0 && !a->form_name;)
+            if (p->weights.at[k].value == a->value && !p->weights.at[k].form_name) {
+                folded = folded || p->weights.at[k].fold.gain;
+                first = k;
+            }
+        if (a->like != (first < i ? 1 + first : 0) || (a->kind == FTX_WEIGHT_CENTRED) != folded)
+            fail_msg("%s: weight %%%u, packing %zu, takes the numbers of %u, is of kind %d", path, a->value, i, a->like,
+                     (int)a->kind);
+    }
+}
+
 /* A target reads a matrix of more than 4 M elements folded or unfolded, not both, in one type; a smaller one may stand there
  * twice, in two forms. */
 static void check_forms(const char *path, const Packing *p, const char *target)
@@ -114,7 +134,8 @@ static void check_forms(const char *path, const Packing *p, const char *target)
         for (size_t k = 0; k < i; k++) {
             const PackedWeight *a = &p->weights.at[i], *b = &p->weights.at[k];
 
-            if (a->value != b->value || a->type != b->type || a->kind != FTX_WEIGHT_MATRIX)
+            if (a->value != b->value || a->type != b->type ||
+                (a->kind != FTX_WEIGHT_MATRIX && a->kind != FTX_WEIGHT_CENTRED))
                 continue;
             if (a->bytes > (uint64_t)(4 << 20) * dtype_size(a->type))
                 fail_msg("%s on %s: weight %%%u is packed both folded and unfolded", path, target, a->value);
@@ -141,6 +162,7 @@ static void check_again(const Run *r, const char *path, const Spec *spec, Target
     if (t.id == FTX_TARGET_CPU)
         assert_memory_equal(again.operands.at, plan->operands.at, sizeof *plan->operands.at * plan->operands.n);
     check_forms(path, &packing, t.name);
+    check_random(path, &packing);
 }
 
 static void run_model(Run *r, const char *path, const char *override)

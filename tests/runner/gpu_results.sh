@@ -93,6 +93,13 @@ wait
 changed "$room/two/gpu.json"
 test "$(grep -c 'passed at 0123456' "$room/out")" = 8 || fail "8 runs"
 
+# Every part that check.sh has may be written.
+parts=$(sed -n 's/^    \([a-z_0-9]*\)).*/\1/p' tests/gpu/check.sh)
+test "$(echo "$parts" | wc -l)" -gt 15 || fail "parts of check.sh: $parts"
+for part in $parts; do
+    tests/gpu/results.py passed "$room/two/gpu.json" "$part" "$room/texts" "GPU 1" 1 1.1 0123456 || fail "part $part"
+done
+
 # What would be wrong is not written; a file that is wrong is named, and stays.
 ! check 'no commit' fp32 || fail "no commit"
 grep -q '"commit" is "no commit"' "$room/out" || fail "no commit"

@@ -20,8 +20,10 @@ static FtxWeight weights[] = {
     {.type = DT_FP32, .rank = 1, .kind = FTX_WEIGHT_GAIN, .dim = {COLUMNS}},
     {.type = DT_FP32, .rank = 1, .kind = FTX_WEIGHT_BIAS, .dim = {COLUMNS}},
     {.type = DT_FP32, .rank = 1, .kind = FTX_WEIGHT_TABLE, .dim = {4}, .bytes = sizeof table},
+    {.type = DT_FP32, .rank = 2, .kind = FTX_WEIGHT_CENTRED, .dim = {ROWS, COLUMNS}},
+    {.type = DT_FP16, .rank = 2, .kind = FTX_WEIGHT_CENTRED, .dim = {ROWS, COLUMNS}, .like = 7},
 };
-static const Artifact artifact = {.weights = weights, .n_weights = 6, .tables = table};
+static const Artifact artifact = {.weights = weights, .n_weights = 8, .tables = table};
 
 static void test_pieces(void **state)
 {
@@ -133,11 +135,31 @@ static void test_kinds(void **state)
     assert_memory_equal(v, table + 1, 3 * sizeof *v);
 }
 
+/* Of a pair the second is the first with the other sign, wherever a piece begins; another packing takes the same numbers. */
+static void test_centred(void **state)
+{
+    float v[N], from_one[N - 1];
+    uint16_t half[N];
+
+    (void)state;
+    random_fill(&artifact, 6, 11, 0, N, v);
+    random_fill(&artifact, 6, 11, 1, N, from_one);
+    random_fill(&artifact, 7, 11, 0, N, half);
+    assert_memory_equal(v + 1, from_one, sizeof from_one);
+    for (uint64_t i = 0; i < N; i += 2) {
+        assert_true(v[i] == random_value(random_key(11, 6), i, random_scale(&weights[6])));
+        assert_true(v[i + 1] == -v[i]);
+        assert_int_equal(half[i], fp16_from_float(v[i]));
+        assert_int_equal(half[i + 1], fp16_from_float(v[i + 1]));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tiles),  cmocka_unit_test(test_pieces),   cmocka_unit_test(test_statistics),
-        cmocka_unit_test(test_values), cmocka_unit_test(test_rounding), cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_tiles),   cmocka_unit_test(test_pieces),   cmocka_unit_test(test_statistics),
+        cmocka_unit_test(test_values),  cmocka_unit_test(test_rounding), cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_centred),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

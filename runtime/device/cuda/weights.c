@@ -159,7 +159,7 @@ typedef union Drawn {
 static Drawn drawn_of(const Artifact *a, uint32_t i, uint64_t seed)
 {
     const FtxWeight *w = &a->weights[i];
-    const bool matrix = w->kind == FTX_WEIGHT_MATRIX;
+    const bool matrix = artifact_is_matrix(w);
     Drawn d;
 
     if (packed_type(w->type))
@@ -170,19 +170,19 @@ static Drawn drawn_of(const Artifact *a, uint32_t i, uint64_t seed)
             .groups = (unsigned)(w->dim[1] / w->group * PACKED_ROWS),
             .scales = w->scales,
             .zero = packed_zero(w->type),
-            .key = random_key(seed, i),
+            .key = random_key(seed, random_index(a, i)),
             .scale = random_code_scale(w),
         };
     else
         d.elements = (FtxFill){
             .offset = w->offset,
             .elements = w->bytes / dtype_size(w->type),
-            .key = random_key(seed, i),
+            .key = random_key(seed, random_index(a, i)),
             .scale = matrix                       ? random_scale(w)
                      : w->kind == FTX_WEIGHT_GAIN ? 1.0f
                                                   : 0.0f,
             .type = (int)w->type,
-            .constant = !matrix,
+            .constant = w->kind == FTX_WEIGHT_CENTRED ? 2 : !matrix,
         };
     return d;
 }
