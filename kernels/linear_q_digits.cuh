@@ -26,7 +26,6 @@ template <class C> struct DigitShape : CodedTiles<C> {
     typedef CodedTiles<C> B;
     static constexpr int THREADS = B::WORKERS + (C::GIVES ? 128 : 32); // GIVES: the producer is a warpgroup that gives its registers
     static constexpr int PANEL = C::BLOCK_M * 2;                    // rows of digits of 128 k
-    static constexpr int ONCE = least(C::BLOCK_M, 32), PARTS = C::BLOCK_M / ONCE; // rows of x that are multiplied at once
     static constexpr int PART_GROUPS = B::PART_K / C::GROUP;        // groups of a warpgroup in a step
     static constexpr int WORDS = C::GROUP * C::BITS / 64;           // of a lane's codes of a group
     static_assert(B::PART_K % 128 == 0 && C::K % C::STEP_K == 0 && 128 % C::GROUP == 0, "steps, panels and groups are whole");
@@ -46,14 +45,8 @@ template <class C> DEVICE void digit_produce(const LinearDigitArgs &a, const Cod
             ring.wait_empty(slot);
             coded_copy_w<C>(a, at, s, slot.at, ring, P::X);
         }
-        if (lane_id() == 0) {
-            const int first = C::SHARE > 1 ? cluster_rank() * (P::X / C::SHARE) : 0;
-            const char *from = (const char *)a.x + (i64)s * P::X + first;
-            if (C::SHARE > 1)
-                bulk_copy_multicast(ring.data(slot.at) + first, from, P::X / C::SHARE, ring.full(slot.at), (1 << C::SHARE) - 1);
-            else
-                bulk_copy(ring.data(slot.at), from, P::X, ring.full(slot.at));
-        }
+        if (lane_id() == 0)
+            bulk_copy(ring.data(slot.at), (const char *)a.x + (i64)s * P::X, P::X, ring.full(slot.at));
         slot.next();
     }
 }
@@ -118,7 +111,7 @@ template <class C> DEVICE void digit_multiply(float (&total)[C::BLOCK_M / 2], co
 {
     typedef DigitShape<C> P;
     typedef Codes<C> Q;
-    constexpr int SUMS = P::ONCE / 2, PRODUCTS = C::GROUP / 32, STEP_GROUPS = C::STEP_K / C::GROUP;
+    constexpr int SUMS = C::BLOCK_M / 2, PRODUCTS = C::GROUP / 32, STEP_GROUPS = C::STEP_K / C::GROUP;
     const int tile = at.warp / 4 % P::ROWS * 4 + at.warp % 4, part = at.warp / 4 / P::ROWS, g = lane_id() >> 2;
     const int own = tile < at.tiles ? tile : 0; // beyond the last tile the sums of another one, which nobody reads
     const char *tile_scales = shared + C::SCALES_OF_AT + own * P::SCALES + part * P::PART_GROUPS * 16 * Q::SCALE; // of the step's first group
@@ -128,7 +121,7 @@ template <class C> DEVICE void digit_multiply(float (&total)[C::BLOCK_M / 2], co
     RingSlot<C::STAGES> slot = {0, 0};
     DigitCodes<C> codes;
     u32 w[PRODUCTS][4];
-    int d[P::ONCE], v[SUMS];
+    int d[C::BLOCK_M], v[SUMS];
     Vec<float, 2> unit[SUMS / 4];
     float scale[2] = {0.0f, 0.0f}; // unit, scale: of v
     u32 codes_at = 0;
@@ -145,15 +138,15 @@ template <class C> DEVICE void digit_multiply(float (&total)[C::BLOCK_M / 2], co
         for (int i = 0; i < PRODUCTS; i++)
             codes.operand(w[i], i, offset);
     };
-    const auto multiply = [&](int group, int rows) {
-        const int k = group * C::GROUP, row = k / 128 * P::PANEL + rows * P::ONCE * 2;
+    const auto multiply = [&](int group) {
+        const int k = group * C::GROUP, row = k / 128 * P::PANEL;
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < PRODUCTS; i++)
             if (i == 0)
-                WgmmaS8<P::ONCE * 2>::set(d, w[0], wgmma_descriptor_at(x, row, k % 128 / 32));
+                WgmmaS8<P::PANEL>::set(d, w[0], wgmma_descriptor_at(x, row, k % 128 / 32));
             else
-                WgmmaS8<P::ONCE * 2>::add(d, w[i], wgmma_descriptor_at(x, row, k % 128 / 32 + i));
+                WgmmaS8<P::PANEL>::add(d, w[i], wgmma_descriptor_at(x, row, k % 128 / 32 + i));
         wgmma_commit();
     };
     const auto join = [&] {
@@ -162,23 +155,21 @@ template <class C> DEVICE void digit_multiply(float (&total)[C::BLOCK_M / 2], co
         for (int i = 0; i < SUMS; i++)
             v[i] = d[i] * 256 + d[SUMS + i];
     };
-    const auto load_factors = [&](int group, int rows) {
+    const auto load_factors = [&](int group) {
         scale[0] = Q::scale(tile_scales, group, g);
         scale[1] = Q::scale(tile_scales, group, g + 8);
 #pragma unroll
         for (int j = 0; j < SUMS / 4; j++)
-            unit[j] = ::load<2>(units + group * C::GROUP / 128 * C::BLOCK_M + rows * P::ONCE + j * 8);
+            unit[j] = ::load<2>(units + group * C::GROUP / 128 * C::BLOCK_M + j * 8);
     };
-    const auto add = [&](int rows) {
+    const auto add = [&] {
 #pragma unroll
         for (int i = 0; i < SUMS; i++)
-            total[rows * SUMS + i] = fmaf(scale[i / 2 % 2] * unit[i / 4][i % 2], (float)v[i], total[rows * SUMS + i]);
+            total[i] = fmaf(scale[i / 2 % 2] * unit[i / 4][i % 2], (float)v[i], total[i]);
     };
 #pragma unroll
-    for (int i = 0; i < C::BLOCK_M / 2; i++)
-        total[i] = 0.0f;
-#pragma unroll
     for (int i = 0; i < SUMS; i++) {
+        total[i] = 0.0f;
         v[i] = d[i] = d[SUMS + i] = 0;
         unit[i / 4] = zeros<float, 2>();
     }
@@ -188,42 +179,35 @@ template <class C> DEVICE void digit_multiply(float (&total)[C::BLOCK_M / 2], co
     begin_step();
     codes.load(codes_at, 0);
     expand(0);
-    multiply(0, 0);
-    const auto finish = [&](int group, bool on) { // whose first products run; on: there is another group
+    multiply(0);
+    const auto finish = [&](int group, bool on) { // whose products run; on: there is another group
         const bool ends = group + 1 == P::PART_GROUPS;
         const int next = ends ? 0 : group + 1, now = slot.at;
-#pragma unroll
-        for (int rows = 0; rows < P::PARTS; rows++) {
-            const bool more = rows + 1 < P::PARTS;
-            if (C::LATER)
-                add(0);
-            load_factors(group, rows);
-            if (!more && on) {
-                if (ends) {
-                    slot.next();
-                    begin_step();
-                }
-                if (C::LATER)
-                    codes.load(codes_at, next * C::GROUP);
-            }
-            join();
-            if (!C::LATER)
-                add(rows);
-            if (!more && on && !C::LATER) // there are no registers for them before
-                codes.load(codes_at, next * C::GROUP);
-            if (more)
-                multiply(group, rows + 1);
+        if (C::LATER)
+            add();
+        load_factors(group);
+        if (on && ends) {
+            slot.next();
+            begin_step();
         }
+        if (on && C::LATER)
+            codes.load(codes_at, next * C::GROUP);
+        join();
+        if (!C::LATER)
+            add();
         if (!on)
             return;
+        if (!C::LATER) // before there are no registers for them
+            codes.load(codes_at, next * C::GROUP);
         if (ends) {
-            coded_release<C>(ring, now);
+            if (lane_id() == 0)
+                mbarrier_arrive(ring.empty(now));
             tile_scales += STEP_GROUPS * 16 * Q::SCALE;
             tile_zeros += STEP_GROUPS * 16 * Q::ZERO;
             units += C::STEP_K / 128 * C::BLOCK_M;
         }
         expand(next);
-        multiply(next, 0);
+        multiply(next);
     };
 #pragma unroll 1
     for (; left > 1; left--)
@@ -234,9 +218,9 @@ template <class C> DEVICE void digit_multiply(float (&total)[C::BLOCK_M / 2], co
     for (int group = 0; group < P::PART_GROUPS; group++)
         finish(group, group + 1 < P::PART_GROUPS);
     if (C::LATER)
-        add(0);
+        add();
 #pragma unroll
-    for (int i = 0; i < C::BLOCK_M / 2; i++)
+    for (int i = 0; i < SUMS; i++)
         total[i] *= 1.0f / DigitCodes<C>::UP;
 }
 
@@ -291,7 +275,7 @@ template <class C> DEVICE void linear_q_digits(const LinearDigitArgs &a)
     int *places = (int *)(shared + C::PLACES_AT);
     if (at.warp == P::PRODUCER) {
         if (lane_id() == 0) {
-            ring.init(1, P::PRODUCER * C::SHARE);
+            ring.init(1, P::PRODUCER);
             mbarrier_init(arrived, 1);
             mbarrier_init(scales, 1);
             mbarrier_init_fence();
@@ -305,10 +289,6 @@ template <class C> DEVICE void linear_q_digits(const LinearDigitArgs &a)
             coded_copy_w<C>(a, at, at.s0 + i, i, ring, P::X);
     }
     block_sync();
-    if (C::SHARE > 1) { // mbarriers of all blocks are there
-        cluster_arrive();
-        cluster_wait();
-    }
 
     if (at.warp >= P::PRODUCER) {
         if constexpr (C::GIVES)
@@ -320,7 +300,7 @@ template <class C> DEVICE void linear_q_digits(const LinearDigitArgs &a)
                     linear_find_place<C>(a, m, places);
         }
         block_sync();
-        if (C::CLUSTER_SIZE > 1 || C::SHARE > 1) {
+        if (C::CLUSTER_SIZE > 1) {
             cluster_arrive();
             cluster_wait();
         }
@@ -332,7 +312,7 @@ template <class C> DEVICE void linear_q_digits(const LinearDigitArgs &a)
     digit_multiply<C>(total, at, ring, shared, scales);
     wait_for_previous();
     block_sync(); // all warps have read the ring, which now receives the sums
-    if (C::CLUSTER_SIZE > 1 || C::SHARE > 1) {
+    if (C::CLUSTER_SIZE > 1) {
         cluster_arrive();
         cluster_wait();
     }

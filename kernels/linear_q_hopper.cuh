@@ -57,13 +57,8 @@ template <class C> DEVICE void coded_produce(const LinearArgs &a, const CodedWor
             coded_copy_w<C>(a, at, s, slot.at, ring, P::X);
         }
 #pragma unroll 1
-        for (int i = C::SHARE > 1 ? cluster_rank() : 0; i < C::STEP_K / 64; i += C::SHARE) {
-            const u32 to = ring.data(slot.at) + i * (C::BLOCK_M * 128);
-            if (C::SHARE > 1)
-                warp_tensor_copy_multicast(to, (const TensorMap *)a.x, 0, s * C::STEP_K + i * 64, ring.full(slot.at), (1 << C::SHARE) - 1);
-            else
-                warp_tensor_copy(to, (const TensorMap *)a.x, 0, s * C::STEP_K + i * 64, ring.full(slot.at));
-        }
+        for (int i = 0; i < C::STEP_K / 64; i++)
+            warp_tensor_copy(ring.data(slot.at) + i * (C::BLOCK_M * 128), (const TensorMap *)a.x, 0, s * C::STEP_K + i * 64, ring.full(slot.at));
         slot.next();
     }
 }
@@ -151,7 +146,8 @@ template <class C> DEVICE void coded_multiply(float (&total)[C::BLOCK_M / 2], co
             x = wgmma_descriptor_at(x, P::UNIT / 64 * C::BLOCK_M, 0);
         }
         warp_sync();
-        coded_release<C>(ring, slot.at);
+        if (lane_id() == 0)
+            mbarrier_arrive(ring.empty(slot.at));
         slot.next();
     }
 }
@@ -167,7 +163,7 @@ template <class C> DEVICE void linear_q_hopper(const LinearArgs &a)
     int *places = (int *)(shared + C::PLACES_AT);
     if (at.warp == P::PRODUCER) {
         if (lane_id() == 0) {
-            ring.init(1, P::PRODUCER * C::SHARE);
+            ring.init(1, P::PRODUCER);
             mbarrier_init(arrived, 1);
             mbarrier_init(scales, 1);
             mbarrier_init_fence();
@@ -181,10 +177,6 @@ template <class C> DEVICE void linear_q_hopper(const LinearArgs &a)
             coded_copy_w<C>(a, at, at.s0 + i, i, ring, P::X);
     }
     block_sync();
-    if (C::SHARE > 1) { // mbarriers of all blocks are there
-        cluster_arrive();
-        cluster_wait();
-    }
 
     float total[C::BLOCK_M / 2];
     if (at.warp == P::PRODUCER) {
@@ -197,7 +189,7 @@ template <class C> DEVICE void linear_q_hopper(const LinearArgs &a)
         wait_for_previous();
     }
     block_sync(); // all warps have read the ring, which now receives the sums
-    if (C::CLUSTER_SIZE > 1 || C::SHARE > 1) {
+    if (C::CLUSTER_SIZE > 1) {
         cluster_arrive();
         cluster_wait();
     }

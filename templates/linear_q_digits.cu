@@ -26,7 +26,7 @@
 //@ append: consts H: append.heads  G: append.kv_heads  E: append.head_dim  ROT: append.rot
 //@ append: consts BLOCK: BLOCK  PAGES: ceil_div(CONTEXT, BLOCK)  KV: type($k)
 //@ append: fits sizeof(KV) > 1
-//@ consts  BITS: type(w) == int4 ? 4 : 8  GROUP: group(w)  SCALES: scales(w)  BLOCK_M: M <= 8 ? 8 : M <= 16 ? 16 : M <= 32 ? 32 : 64
+//@ consts  BITS: type(w) == int4 ? 4 : 8  GROUP: group(w)  SCALES: scales(w)  BLOCK_M: M
 //@ tune    CLUSTER_SIZE: 1 2 4 8
 //@ order   CLUSTER_SIZE
 //@ prefer  CLUSTER_SIZE=1 if N > 8192 || DIGITS
@@ -45,17 +45,8 @@
 //@ prefer  SPLIT=4 if ROWS == 1
 //@ prefer  SPLIT=2 if ROWS == 2
 //@ prefer  SPLIT=1
-//@ tune    LATER: 0 1
-//@ prefer  LATER=1 if BLOCK_M <= 16
-//@ prefer  LATER=0
-//@ fits    LATER == 0 || BLOCK_M <= 32
-//@ tune    GIVES: 0 1
-//@ prefer  GIVES=1 if BLOCK_M >= 16 && SPLIT * ROWS >= 3
-//@ prefer  GIVES=0
-//    The producer gives all but 24 of its 96 registers (GROUPS 3: 128).
-//@ consts  TAKE: SPLIT * ROWS == 4 ? 112 : 152
-//    SHARE: blocks of a cluster that read x once.
-//@ tune    SHARE: 1 2
+//    LATER: sums of a group are added while the products of the next run. GIVES: the producer is a warpgroup that gives its registers.
+//@ consts  LATER: BLOCK_M <= 16  GIVES: BLOCK_M >= 16 && SPLIT * ROWS >= 3  TAKE: SPLIT * ROWS == 4 ? 112 : 152
 //    STEP_K: bulk copies of 2 KB and more.
 //@ consts  STEP_K: max(BITS == 4 ? 256 : 128, 128 * SPLIT)  THREADS: 128 * SPLIT * ROWS + (GIVES ? 128 : 32)
 //@ consts  SLOT_BYTES: (BLOCK_M + TILE_N / 16 * BITS) * STEP_K * 2  K_STEPS: ceil_div(ceil_div(K, STEP_K), CLUSTER_SIZE)
@@ -74,7 +65,6 @@
 //@ rows:   fits TILE_N == 256 && N % 256 == 0 && CLUSTER_SIZE == 1 && SPLIT == 1 && !rows(x)
 //@ fits    TILE_N <= 256 && TILE_N % max(16, 8 * CLUSTER_SIZE) == 0 && SPLIT * ROWS <= 4
 //@ fits    BUCKET > 0 || rows(x)
-//@ fits    SHARE == 1 || (CLUSTER_SIZE == 1 && ceil_div(N, TILE_N) % SHARE == 0)
 //@ launch  grid ceil_div(N, TILE_N) * CLUSTER_SIZE   block THREADS
 //@ moves   N * K * BITS / 8 + N * K / GROUP * 2
 //@ flops   2 * M * N * K
@@ -90,8 +80,8 @@ struct Config {
     static constexpr int BIAS = @BIAS@, ACT = @ACT@, GLU = @GLU@, RES = @RES@, APPEND = @APPEND@, DIGITS = @DIGITS@, ROWS_S = @ROWS_S@;
 //@ append: text     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
     static constexpr int BITS = @BITS@, GROUP = @GROUP@, SCALES = @SCALES@;
-    static constexpr int TILE_N = @TILE_N@, BLOCK_M = @BLOCK_M@, CLUSTER_SIZE = @CLUSTER_SIZE@, SPLIT = @SPLIT@, LATER = @LATER@, GIVES = @GIVES@, TAKE = @TAKE@, STEP_K = @STEP_K@, SHARE = @SHARE@;
+    static constexpr int TILE_N = @TILE_N@, BLOCK_M = @BLOCK_M@, CLUSTER_SIZE = @CLUSTER_SIZE@, SPLIT = @SPLIT@, LATER = @LATER@, GIVES = @GIVES@, TAKE = @TAKE@, STEP_K = @STEP_K@;
     static constexpr int STAGES = @STAGES@, SLOT_BYTES = @SLOT_BYTES@, @REGIONS@;
 };
-extern "C" __global__ void CLUSTER(Config::CLUSTER_SIZE * Config::SHARE) __launch_bounds__(@THREADS@, 1)
+extern "C" __global__ void CLUSTER(Config::CLUSTER_SIZE) __launch_bounds__(@THREADS@, 1)
 @NAME@(const LinearDigitArgs a) { linear_q_digits<Config>(a); }

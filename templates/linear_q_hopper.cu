@@ -44,9 +44,6 @@
 //@ prefer  SPLIT=4 if ROWS == 1
 //@ prefer  SPLIT=2 if ROWS == 2
 //@ prefer  SPLIT=1
-//    SHARE: blocks of a cluster that read x once.
-//@ tune    SHARE: 1 2
-//@ prefer  SHARE=2 if CLUSTER_SIZE == 1 && BLOCK_M >= 64 && ceil_div(N, TILE_N) % 2 == 0
 //    STEP_K: bulk copies of 2 KB and more.
 //@ consts  STEP_K: max(BITS == 4 ? 256 : 128, 128 * SPLIT)  THREADS: 128 * SPLIT * ROWS + 32
 //@ consts  SLOT_BYTES: (BLOCK_M + TILE_N / 16 * BITS) * STEP_K * 2  K_STEPS: ceil_div(ceil_div(K, STEP_K), CLUSTER_SIZE)
@@ -63,7 +60,6 @@
 //@ fits    sizeof(x) == 2 && K % 64 == 0 && M > 8 && M <= 64 && STAGES >= 2 && SCALES < 3 && GROUP >= 32
 //@ fits    TILE_N <= 256 && TILE_N % max(16, 8 * CLUSTER_SIZE) == 0 && SPLIT * ROWS <= 4
 //@ fits    BUCKET > 0 || rows(x)
-//@ fits    SHARE == 1 || (CLUSTER_SIZE == 1 && ceil_div(N, TILE_N) % SHARE == 0)
 //@ launch  grid ceil_div(N, TILE_N) * CLUSTER_SIZE   block THREADS
 //@ moves   N * K * BITS / 8 + N * K / GROUP * 2
 //@ flops   2 * M * N * K
@@ -80,9 +76,9 @@ struct Config {
     static constexpr int BIAS = @BIAS@, ACT = @ACT@, GLU = @GLU@, RES = @RES@, APPEND = @APPEND@, ROWS_S = @ROWS_S@;
 //@ append, fp8_append: text     static constexpr int H = @H@, G = @G@, E = @E@, ROT = @ROT@, BLOCK = @BLOCK@, PAGES = @PAGES@;
     static constexpr int BITS = @BITS@, GROUP = @GROUP@, SCALES = @SCALES@;
-    static constexpr int TILE_N = @TILE_N@, BLOCK_M = @BLOCK_M@, CLUSTER_SIZE = @CLUSTER_SIZE@, SPLIT = @SPLIT@, STEP_K = @STEP_K@, SHARE = @SHARE@;
+    static constexpr int TILE_N = @TILE_N@, BLOCK_M = @BLOCK_M@, CLUSTER_SIZE = @CLUSTER_SIZE@, SPLIT = @SPLIT@, STEP_K = @STEP_K@;
     static constexpr int STAGES = @STAGES@, SLOT_BYTES = @SLOT_BYTES@, @REGIONS@;
 };
 //@ fp8, fp8_append: text template <> struct Codes<Config> : E4m3Fragments<Config> {};
-extern "C" __global__ void CLUSTER(Config::CLUSTER_SIZE * Config::SHARE) __launch_bounds__(@THREADS@, 1)
+extern "C" __global__ void CLUSTER(Config::CLUSTER_SIZE) __launch_bounds__(@THREADS@, 1)
 @NAME@(const LinearArgs a) { linear_q_hopper<Config>(a); }

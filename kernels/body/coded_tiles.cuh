@@ -8,8 +8,7 @@
 //   slot          [x | codes, tile after tile]
 //   SCALES_OF_AT  scales of the slice, tile after tile; ZEROS_OF_AT: zeros
 //
-//   C: T, M, N, K, BITS, GROUP, SCALES, TILE_N, BLOCK_M (rows of x), CLUSTER_SIZE, SPLIT, STEP_K, STAGES, SLOT_BYTES, SHARE: blocks of a
-//   cluster with the same slice of K (all of K) and other tiles, each of which copies a part of x to all of them
+//   C: T, M, N, K, BITS, GROUP, SCALES, TILE_N, BLOCK_M (rows of x), CLUSTER_SIZE, SPLIT, STEP_K, STAGES, SLOT_BYTES
 #pragma once
 #include "device/async.cuh"
 #include "device/barrier.cuh"
@@ -69,18 +68,6 @@ template <class C> DEVICE void coded_copy_w(const LinearArgs &a, const CodedWork
     if (lane_id() < at.tiles)
         bulk_copy(ring.data(slot) + P::X + lane_id() * P::CODES, (const char *)a.w + (i64)(at.tile + lane_id()) * Codes<C>::TILE + s * P::CODES,
                   bytes, ring.full(slot));
-}
-// A warp has read its part of a slot, into which all SHARE blocks of the cluster copy.
-template <class C> DEVICE void coded_release(const CodedRing<C> &ring, int slot)
-{
-    if (lane_id() != 0)
-        return;
-    if (C::SHARE == 1)
-        mbarrier_arrive(ring.empty(slot));
-    else
-#pragma unroll
-        for (int i = 0; i < C::SHARE; i++)
-            cluster_mbarrier_arrive(cluster_map(ring.empty(slot), i));
 }
 // The scales and zeros of the slice; `scales` gets x_bytes of x, too.
 template <class C> DEVICE void coded_copy_scales(const LinearArgs &a, const CodedWork<C> &at, char *shared, u32 scales, int x_bytes)

@@ -37,6 +37,6 @@ struct DigitWords {
 
 // Where unit u (16 k) of row `row` of a panel has its high digits; the low ones stand LOW bytes further on.
 template <int ROWS> struct DigitPanel {
-    static constexpr int ONCE = ROWS < 32 ? ROWS : 32, LOW = ONCE * 128, BYTES = ROWS * 256;
-    static DEVICE int at(int row, int u) { return (row / ONCE * (2 * ONCE) + row % ONCE) * 128 + (u ^ (row & 7)) * 16; }
+    static constexpr int LOW = ROWS * 128, BYTES = ROWS * 256;
+    static DEVICE int at(int row, int u) { return row * 128 + (u ^ (row & 7)) * 16; }
 };

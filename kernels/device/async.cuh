@@ -42,15 +42,6 @@ DEVICE void bulk_copy(u32 to, const void *from, u32 bytes, u32 mbarrier)
                  ::"r"(to), "l"(from), "r"(bytes), "r"(mbarrier) : "memory");
 #endif
 }
-// The same with .multicast::cluster: to all blocks of the cluster in `mask` (bit r: rank r). Each gets the bytes at the same
-// address, and its own mbarrier at the address `mbarrier` counts them.
-DEVICE void bulk_copy_multicast(u32 to, const void *from, u32 bytes, u32 mbarrier, u32 mask)
-{
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;"
-                 ::"r"(to), "l"(from), "r"(bytes), "r"(mbarrier), "h"((u16)mask) : "memory");
-#endif
-}
 // fence.proxy.async (sm_90): orders this thread's ordinary accesses to shared memory with those of the async proxy:
 // bulk copies, TMA and wgmma.
 DEVICE void async_proxy_fence()

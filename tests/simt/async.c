@@ -295,33 +295,22 @@ static void start(Bulk b)
     simt_counts.copies++;
 }
 
-void simt_bulk_copy(unsigned to, const void *from, unsigned bytes, unsigned mbarrier, unsigned mask)
+void simt_bulk_copy(unsigned to, const void *from, unsigned bytes, unsigned mbarrier)
 {
-    const Cluster *c = run.current->block->cluster;
-    const unsigned own = run.current->block->number % c->n;
+    Fiber *f = run.current;
+    Mbarrier *m = find(mbarrier, PC());
+    char *p = own_shared(to, bytes, PC());
 
     if (to % 16 || (uintptr_t)from % 16 || bytes % 16 || bytes == 0) {
         report(SIMT_ALIGN, PC(), NULL, "a bulk copy of %u bytes from %p to shared address %u", bytes, from, to);
         run_abort();
     }
-    if (mask >> c->n)
-        report(SIMT_BOUNDS, PC(), NULL, "a bulk copy for blocks %#x of a cluster of %u", mask, c->n);
+    check_made(m, PC());
+    if (!m->fenced)
+        report(SIMT_FENCE, PC(), NULL, "a bulk copy on an mbarrier whose making was not fenced for copies");
     memory_access(from, bytes, A_READ, PC());
-    for (unsigned rank = 0; rank < c->n; rank++) {
-        if (!((mask ? mask : 1u << own) >> rank & 1))
-            continue;
-        Block *b = block_of((rank + 1) << 24, PC());
-        Mbarrier *m = find_in(b, mbarrier, PC());
-
-        check_made(m, PC());
-        if (!m->fenced)
-            report(SIMT_FENCE, PC(), NULL, "a bulk copy on an mbarrier whose making was not fenced for copies");
-        if (rank == own)
-            memory_copy_begins(own_shared(to, bytes, PC()), bytes, true, PC());
-        for (unsigned i = 0; i < bytes && rank != own; i += 16)
-            memory_send_begins(to + i + ((rank + 1) << 24), 16, PC());
-        start((Bulk){.block = b, .mbarrier = m, .to = b->shared + (to - SHARED_BASE), .from = from, .bytes = bytes});
-    }
+    memory_copy_begins(p, bytes, true, PC());
+    start((Bulk){.block = f->block, .mbarrier = m, .to = p, .from = from, .bytes = bytes});
 }
 
 /* Source of 16-byte unit u in row r of a tile. NULL: it lies outside of the matrix and is filled with zeros. */

@@ -25,10 +25,9 @@ static int64_t live_of(const Scene *s, Id id)
 /* Where a digit of row m, k stands, by the words of compiler/ir/forms.def. */
 static int64_t place(int64_t rows, int64_t m, int64_t k, bool low)
 {
-    const int64_t once = rows < 32 ? rows : 32, line = m / once * (2 * once) + low * once + m % once;
     const int64_t unit = k % 128 / 16, within = k % 16, byte = within % 8 / 2 * 4 + within % 2 * 2 + within / 8;
 
-    return (k / 128 * (2 * rows) + line) * 128 + (unit ^ (m & 7)) * 16 + byte;
+    return ((k / 128 * 2 + low) * rows + m) * 128 + (unit ^ (m & 7)) * 16 + byte;
 }
 
 size_t scene_digit_bytes(const Unit *u, Id id)

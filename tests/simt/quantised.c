@@ -368,8 +368,6 @@ void quantised_digits(void **state)
          {{"TILE_N", 128}, {"CLUSTER_SIZE", 4}, {"SPLIT", 2}}},
         {{DT_BF16, "int4", 128, PACKED_FP16, 300, 2048, 0, 1, "glu", 16, NULL, "linear_q_digits"},
          {{"TILE_N", 256}, {"CLUSTER_SIZE", 1}, {"SPLIT", 1}}},
-        {{DT_BF16, "int4", 128, PACKED_FP16, 500, 3072, 0, 1, "glu", 20, NULL, "linear_q_digits"},
-         {{"TILE_N", 128}, {"CLUSTER_SIZE", 1}, {"SHARE", 2}}},
         {{DT_BF16, "int4", 128, PACKED_FP16, 512, 768, 0, 1, "glu", 13, NULL, "linear_q_digits_rows"}, {{0}}},
         {{DT_FP16, "int8", 64, PACKED_FP16, 256, 512, 0, 0, "glu", 32, NULL, "linear_q_digits_rows"}, {{0}}},
     };
@@ -404,9 +402,6 @@ void quantised_hopper(void **state)
         {{DT_BF16, "int4", 128, PACKED_FP16, 300, 2048, 0, 1, "glu", 12, NULL, "linear_q_hopper"},
          {{"TILE_N", 256}, {"CLUSTER_SIZE", 1}, {"SPLIT", 1}}},
         {{DT_FP16, "int4", 64, PACKED_FP16_ZEROS, 104, 1280, 0, 0, "add", 21, NULL, "linear_q_hopper"}, {{0}}},
-        /* blocks that share x */
-        {{DT_BF16, "int4", 128, PACKED_FP16, 500, 3072, 0, 1, "glu", 40, NULL, "linear_q_hopper"},
-         {{"TILE_N", 128}, {"CLUSTER_SIZE", 1}, {"SHARE", 2}}},
     };
     Suite *s = open_suite("quantised_hopper");
 

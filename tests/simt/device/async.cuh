@@ -8,6 +8,5 @@ DEVICE void copy4(u32 to, const void *from, int bytes = 4) { simt_copy(to, from,
 DEVICE void copy_commit() { simt_copy_commit(); }
 template <int PENDING> DEVICE void copy_wait() { simt_copy_wait(PENDING); }
 DEVICE void copy_arrive(u32 mbarrier) { simt_copy_arrive(mbarrier); }
-DEVICE void bulk_copy(u32 to, const void *from, u32 bytes, u32 mbarrier) { simt_bulk_copy(to, from, bytes, mbarrier, 0); }
-DEVICE void bulk_copy_multicast(u32 to, const void *from, u32 bytes, u32 mbarrier, u32 mask) { simt_bulk_copy(to, from, bytes, mbarrier, mask); }
+DEVICE void bulk_copy(u32 to, const void *from, u32 bytes, u32 mbarrier) { simt_bulk_copy(to, from, bytes, mbarrier); }
 DEVICE void async_proxy_fence() { simt_async_proxy_fence(); }

@@ -53,7 +53,7 @@ void simt_copy(unsigned to, const void *from, unsigned bytes, unsigned zeros);
 void simt_copy_commit(void);
 void simt_copy_arrive(unsigned mbarrier);
 void simt_copy_wait(unsigned pending);
-void simt_bulk_copy(unsigned to, const void *from, unsigned bytes, unsigned mbarrier, unsigned mask);
+void simt_bulk_copy(unsigned to, const void *from, unsigned bytes, unsigned mbarrier);
 void simt_tensor_copy(unsigned to, const void *map, int row, int column, unsigned mbarrier, unsigned mask);
 void simt_async_proxy_fence(void);
 
