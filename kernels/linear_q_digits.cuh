@@ -1,12 +1,23 @@
-// linear_q_digits.cuh - linear layers of 5 to 64 rows with weights of int4 and int8 on sm_90a: wgmma on integers, rows of x as digits.
+// linear_q_digits.cuh - linear layers of up to 32 rows with weights of int4 and int8 on sm_90a: wgmma on integers, rows of x as digits.
 //
 //   y[m,n] = epilogue(sum_k x[m,k] * w[n,k] + b[n])        epilogue: activation, GLU, residual, RoPE + cache (body/linear.cuh)
 //   w[n,k] = scale[n, k / GROUP] * (code[n,k] - zero[n, k / GROUP])
 //   x[m,k] = unit[m, k / 128] * (256 * high[m,k] + low[m,k])
 //
-//   x  [M, K]  digits in the form digit_rows (compiler/ir/forms.def), units [K / 128][ROWS]; K % 128 == 0
+//   x  [M, K]  digits in the form digit_rows (compiler/ir/forms.def), units [K / 128][M]; M is 8, 16 or 32, K % STEP_K == 0
 //   w  tiles of 16 rows (runtime/base/packed.h) in the form m16k16 (compiler/ir/forms.def), without minima
-//   b  [N] fp32, r [M, N];  y [M, N] 16-bit or fp32       sums exact within a group, then in fp32
+//   b  [N] fp32, r [M, N];  y [M, N] 16-bit or fp32, with DIGITS also digits
+//
+// What limits it: instructions. Codes of 4 bits become integers of 8 bits by three instructions for eight of them, where numbers
+// of 16 bits take eleven. A row of x is two columns of the second operand, so a sum needs four instructions at the end of a group, not
+// one: up to 32 rows that is less (linear_q_hopper.cuh for more).
+//
+// Work, copies and sums of a block: body/coded_tiles.cuh. Each slot has [x: STEP_K / 128 panels | codes, tile after tile]; the producer
+// also copies x's units of the slice, which `scales` waits for. In a warpgroup the products of one group run while its warps
+// add the sums of the group before (LATER) and load the codes of the next.
+//
+// Order of summation: exact within a group; groups in order; then the parts of steps, then the slices in order. It depends on N and K
+// alone: a row has the same bits for 5 to 32 rows.
 #pragma once
 #include "device/bytes.cuh"
 #include "device/pdl.cuh"

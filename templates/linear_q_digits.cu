@@ -1,7 +1,7 @@
-// linear_q_digits.cu - contracts and instance of linear_q_digits.cuh: linear layers of 5 to 64 rows with weights of int4 and int8 on sm_90a
+// linear_q_digits.cu - contracts and instance of linear_q_digits.cuh: linear layers of up to 32 rows with weights of int4 and int8 on sm_90a
 //
-// For programs of so many tokens, and for LM heads of as many sequences. Rows of x are digits (row_digits.cu), which a norm's launch
-// can leave. Chosen before linear_q_hopper and linear_q (docs/decisions/033-quantised-weights-by-bulk-copies.md).
+// For programs of 8, 16 and 32 tokens, and for LM heads of as many sequences. Rows of x are digits (row_digits.cu), which the launch
+// of a norm leaves. Chosen before linear_q_hopper and linear_q (docs/decisions/033-quantised-weights-by-bulk-copies.md).
 //
 //   plain    activation, GLU or residual after
 //   append   the joined q, k, v projection with RoPE; k and v go to the KV cache
