@@ -29,96 +29,32 @@
 // Order of summation: 16 k after 16 k of a group, groups in order; then the parts of steps, then the slices in order. It
 // depends on N and K alone: a row has the same bits for 9 to 64 rows.
 #pragma once
-#include "device/async.cuh"
-#include "device/barrier.cuh"
-#include "device/cluster.cuh"
-#include "device/mbarrier.cuh"
 #include "device/pdl.cuh"
-#include "device/shared.cuh"
-#include "device/tensor.cuh"
-#include "device/warp.cuh"
 #include "device/wgmma.cuh"
-#include "body/codes.cuh"
-#include "body/linear.cuh"
-#include "body/ring.cuh"
+#include "body/coded_tiles.cuh"
 
-template <class C> struct CodedShape {
-    typedef Codes<C> Q;
-    static constexpr int TILES = C::TILE_N / 16, ROWS = ceil_div(TILES, 4), GROUPS = C::SPLIT * ROWS; // warpgroups
-    static constexpr int PRODUCER = GROUPS * 4, THREADS = PRODUCER * 32 + 32;
-    static constexpr int STEPS = ceil_div(C::K, C::STEP_K), OWN_STEPS = ceil_div(STEPS, C::CLUSTER_SIZE); // of a slice, at most
-    static constexpr int X = C::BLOCK_M * C::STEP_K * 2, CODES = C::STEP_K * 2 * C::BITS;  // bytes in a slot: of x, of a tile
-    static constexpr int PART_K = C::STEP_K / C::SPLIT, WHOLE = most(C::GROUP, 64); // k of a warpgroup in a step; of whole groups
+template <class C> struct CodedShape : CodedTiles<C> {
+    typedef CodedTiles<C> B;
+    typedef typename B::Q Q;
+    static constexpr int THREADS = B::WORKERS + 32;
+    static constexpr int PART_K = B::PART_K, WHOLE = most(C::GROUP, 64); // WHOLE: k of whole groups
     static constexpr int ONCE = least(WHOLE / 2, C::BLOCK_M == 64 ? 16 : Q::BLOCK_K); // k that are multiplied at once
     // PAIR: one group's sums are added while the next group's products run, where there are registers for both. UNIT: k of a loop.
     static constexpr int PAIR = C::BITS == 4 && C::BLOCK_M <= 32 && PART_K % (2 * WHOLE) == 0 && C::K % (2 * WHOLE) == 0, UNIT = (1 + PAIR) * WHOLE;
-    static constexpr int SLICE_GROUPS = OWN_STEPS * (C::STEP_K / C::GROUP);                // groups of a slice, at most
-    static constexpr int SCALES = SLICE_GROUPS * 16 * Q::SCALE, ZEROS = SLICE_GROUPS * 16 * Q::ZERO; // bytes of a tile
-    static constexpr int OWN_N = C::TILE_N / C::CLUSTER_SIZE;       // columns this block finishes
-    static constexpr int SUM = C::BLOCK_M * 8 + 8;                  // floats of 8 columns; 8 more: no bank conflicts
-    static constexpr int SUMS = C::SPLIT * C::CLUSTER_SIZE;         // sums that are added in order
-    static constexpr int PAIRS = C::BLOCK_M * (OWN_N / 2), ITEMS = ceil_div(PAIRS, THREADS); // outputs
-    static constexpr int RECEIVED_BYTES = (C::CLUSTER_SIZE - 1) * C::SPLIT * C::BLOCK_M * OWN_N * 4; // from the other blocks
-    static_assert(OWN_N % 8 == 0 && PART_K % UNIT == 0, "columns come in eights, groups whole");
+    static_assert(PART_K % UNIT == 0, "groups are whole");
 };
-
-template <class C> using CodedRing = Ring<C::STAGES, C::SLOT_BYTES>;
-
-// This block's work: tiles [tile, tile + tiles), steps s0 .. s1 of STEP_K k.
-template <class C> struct CodedWork {
-    int warp; // from a shuffle, so that the compiler knows it is the same in all lanes: descriptors need uniform registers
-    int rank, tile, tiles, s0, s1;
-    DEVICE CodedWork()
-    {
-        typedef CodedShape<C> P;
-        warp = shuffle(warp_id(), 0);
-        rank = C::CLUSTER_SIZE > 1 ? cluster_rank() : 0;
-        tile = blockIdx.x / C::CLUSTER_SIZE * P::TILES;
-        tiles = least(P::TILES, ceil_div(C::N, 16) - tile);
-        s0 = rank * P::STEPS / C::CLUSTER_SIZE;
-        s1 = (rank + 1) * P::STEPS / C::CLUSTER_SIZE;
-    }
-    DEVICE int ahead() const { return least(C::STAGES, s1 - s0); } // steps of w that are copied at once
-    static DEVICE int length(int s) { return C::K % C::STEP_K ? least(C::STEP_K, C::K - s * C::STEP_K) : C::STEP_K; } // k of a step
-};
-
-// The producer: requests the codes of a step, a tile by each lane.
-template <class C> DEVICE void coded_copy_w(const LinearArgs &a, const CodedWork<C> &at, int s, int slot, const CodedRing<C> &ring)
-{
-    typedef CodedShape<C> P;
-    const int bytes = at.length(s) * 2 * C::BITS;
-    warp_mbarrier_expect(ring.full(slot), P::X + bytes * at.tiles);
-    warp_sync();
-    if (lane_id() < at.tiles)
-        bulk_copy(ring.data(slot) + P::X + lane_id() * P::CODES, (const char *)a.w + (i64)(at.tile + lane_id()) * Codes<C>::TILE + s * P::CODES,
-                  bytes, ring.full(slot));
-}
-// The scales and zeros of the slice.
-template <class C> DEVICE void coded_copy_scales(const LinearArgs &a, const CodedWork<C> &at, char *shared, u32 scales)
-{
-    typedef CodedShape<C> P;
-    typedef Codes<C> Q;
-    const int first = at.s0 * (C::STEP_K / C::GROUP) * 16, rows = (least(C::K, at.s1 * C::STEP_K) - at.s0 * C::STEP_K) / C::GROUP * 16;
-    const char *tile = (const char *)a.w + (i64)(at.tile + lane_id()) * Q::TILE;
-    warp_mbarrier_expect(scales, rows * (Q::SCALE + Q::ZERO) * at.tiles);
-    warp_sync();
-    if (lane_id() >= at.tiles || rows == 0) // a slice may have no step
-        return;
-    bulk_copy(shared_address(shared + C::SCALES_OF_AT) + lane_id() * P::SCALES, tile + Q::SCALES_AT + first * Q::SCALE, rows * Q::SCALE, scales);
-    if (Q::ZERO)
-        bulk_copy(shared_address(shared + C::ZEROS_OF_AT) + lane_id() * P::ZEROS, tile + Q::ZEROS_AT + first * Q::ZERO, rows * Q::ZERO, scales);
-}
 
 // The producer keeps the ring full; the first steps of w are requested already.
 template <class C> DEVICE void coded_produce(const LinearArgs &a, const CodedWork<C> &at, const CodedRing<C> &ring)
 {
+    typedef CodedShape<C> P;
     RingSlot<C::STAGES> slot = {0, 1};
     wait_for_previous();
 #pragma unroll 1
     for (int s = at.s0; s < at.s1; s++) {
         if (s - at.s0 >= at.ahead()) {
             ring.wait_empty(slot);
-            coded_copy_w<C>(a, at, s, slot.at, ring);
+            coded_copy_w<C>(a, at, s, slot.at, ring, P::X);
         }
 #pragma unroll 1
         for (int i = 0; i < C::STEP_K / 64; i++)
@@ -216,68 +152,6 @@ template <class C> DEVICE void coded_multiply(float (&total)[C::BLOCK_M / 2], co
     }
 }
 
-// Sends this block's sums to the blocks that finish those columns. Each block receives sums [CLUSTER_SIZE][SPLIT][OWN_N / 8]
-// [BLOCK_M][8]. Lane 4g + t has columns g and g + 8 of its tile, for rows 2t and 2t + 1 of every 8: two lanes exchange values,
-// so that each sends two neighbouring columns of a row.
-template <class C> DEVICE void coded_send_sums(const float (&total)[C::BLOCK_M / 2], const CodedWork<C> &at, float *sums, u32 arrived)
-{
-    typedef CodedShape<C> P;
-    constexpr int TILES = P::OWN_N / 8;
-    const int g = lane_id() >> 2, odd = g & 1, row = (lane_id() & 3) * 2 + odd, part = at.warp / 4 / P::ROWS;
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        const int column = at.warp / 4 % P::ROWS * 64 + at.warp % 4 * 16 + h * 8, to = column / P::OWN_N;
-        if (column >= C::TILE_N)
-            continue;
-        float *own = sums + ((at.rank * C::SPLIT + part) * TILES + column / 8 % TILES) * P::SUM + row * 8 + (g & 6);
-        const u32 there = cluster_map(shared_address(own), to), count = cluster_map(arrived, to);
-#pragma unroll
-        for (int j = 0; j < C::BLOCK_M / 8; j++) {
-            const float v0 = total[j * 4 + h * 2], v1 = total[j * 4 + h * 2 + 1], other = shuffle_xor(odd ? v0 : v1, 4);
-            Vec<float, 2> v;
-            v[0] = odd ? other : v0;
-            v[1] = odd ? v1 : other;
-            if (to == at.rank)
-                *(Vec<float, 2> *)(own + j * 64) = v;
-            else
-                cluster_send2(there + j * 256, v[0], v[1], count);
-        }
-    }
-}
-
-// Finishes this block's OWN_N columns of all rows: adds the sums in order and runs the epilogue.
-template <class C>
-DEVICE void coded_finish(const LinearArgs &a, const CodedWork<C> &work, const float *sums, const int *places, u32 arrived, int live)
-{
-    typedef CodedShape<C> P;
-    constexpr int TILES = P::OWN_N / 8;
-    const int column = work.tile * 16 + work.rank * P::OWN_N;
-    const auto at = [&](int i, int &m, int &n) {
-        const int item = threadIdx.x + i * P::THREADS;
-        m = item / (P::OWN_N / 2);
-        n = column + item % (P::OWN_N / 2) * 2;
-        return m < live && n < C::N;
-    };
-    const auto wait = [&] {
-        if (C::CLUSTER_SIZE > 1)
-            mbarrier_wait(arrived, 0);
-        block_sync();
-    };
-    const auto sum = [&](int m, int n) {
-        const int pair = (n - column) / 2;
-        const float *from = sums + (pair >> 2) * P::SUM + m * 8 + (pair & 3) * 2;
-        Vec<float, 2> all = load<2>(from);
-#pragma unroll
-        for (int r = 1; r < P::SUMS; r++) {
-            const Vec<float, 2> v = load<2>(from + r * TILES * P::SUM);
-            all[0] += v[0];
-            all[1] += v[1];
-        }
-        return all;
-    };
-    linear_finish<C, P::ITEMS, least(P::ITEMS, 2)>(a, places, at, wait, sum);
-}
-
 template <class C> DEVICE void linear_q_hopper(const LinearArgs &a)
 {
     typedef CodedShape<C> P;
@@ -297,10 +171,10 @@ template <class C> DEVICE void linear_q_hopper(const LinearArgs &a)
                 mbarrier_expect(arrived, P::RECEIVED_BYTES);
         }
         warp_sync();
-        coded_copy_scales<C>(a, at, shared, scales);
+        coded_copy_scales<C>(a, at, shared, scales, 0);
 #pragma unroll 1
         for (int i = 0; i < at.ahead(); i++)
-            coded_copy_w<C>(a, at, at.s0 + i, i, ring);
+            coded_copy_w<C>(a, at, at.s0 + i, i, ring, P::X);
     }
     block_sync();
 
@@ -321,5 +195,5 @@ template <class C> DEVICE void linear_q_hopper(const LinearArgs &a)
     }
     if (at.warp < P::PRODUCER)
         coded_send_sums<C>(total, at, (float *)shared, arrived);
-    coded_finish<C>(a, at, (const float *)shared, places, arrived, least(live_rows<C::ROWS_S>(a.step), C::M));
+    coded_finish<C, P::THREADS>(a, at, (const float *)shared, places, arrived, least(live_rows<C::ROWS_S>(a.step), C::M));
 }

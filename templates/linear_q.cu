@@ -91,6 +91,8 @@
 //@ fits    SLICES % CLUSTER_SIZE == 0 && (CLUSTER || CLUSTER_SIZE == 1) && BLOCK_M <= MOST_M && STAGES >= 3 && ROUND_MOST * BLOCK_M <= (CLUSTER_SIZE > 1 ? 128 : 32) && (!SEGMENTS || (ROW_BLOCKS == 1 && CLUSTER_SIZE == 1))
 //    Measured on an H200 (docs/decisions/033-quantised-weights-by-bulk-copies.md): linear_q_hopper is 1.4 to 3 times as fast.
 //@ prefer  other if M > 8 && ARCH == 90
+//    Where linear_q_digits fits; not for o, whose rows no kernel leaves as digits.
+//@ plain, append: prefer other if M == 8 && T_MAX == 8 && ROWS_S == 0 && WGMMA && K % 512 == 0 && SCALES < 3 && SCALES * BITS != 8 && GROUP > 16 && (RES == 0 || K > N)
 //@ launch  grid max(1, min(CLUSTER_SIZE <= 2 ? SMS / CLUSTER_SIZE : SMS * 10 / (11 * CLUSTER_SIZE), ceil_div(N, 16) * ROW_BLOCKS) / ROW_BLOCKS) * CLUSTER_SIZE, ROW_BLOCKS   block THREADS   smem BYTES
 //@ moves   N * K * BITS / 8 + N * K / GROUP * 2
 //@ flops   2 * (LAST ? S : T) * N * K

@@ -10,6 +10,14 @@ DEVICE u32 and_or(u32 a, u32 b, u32 c)
     return r;
 }
 
+// lop3: (a ^ b) & c in one instruction.
+DEVICE u32 xor_and(u32 a, u32 b, u32 c)
+{
+    u32 r;
+    asm("lop3.b32 %0, %1, %2, %3, 0x28;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+    return r;
+}
+
 // max.u16x2 (sm_90): the larger of each pair of integers without sign.
 DEVICE u32 max2(u32 a, u32 b)
 {

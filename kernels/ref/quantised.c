@@ -40,6 +40,27 @@ void ref_quantise_e4m3(const float *x, int64_t rows, int64_t columns, uint8_t *c
     }
 }
 
+/* A unit is 2^-14 of the largest power of two in the 128 columns, of the next one where the largest magnitude is near to that. */
+void ref_digits(const float *x, int64_t rows, int64_t columns, int8_t *high, int8_t *low, float *units)
+{
+    for (int64_t p = 0; p < rows * columns / 128; p++) {
+        float largest = 0.0f;
+        int power = -111;
+
+        for (int64_t i = p * 128; i < (p + 1) * 128; i++)
+            largest = !isfinite(x[i]) ? INFINITY : fmaxf(largest, fabsf(x[i]));
+        if (isfinite(largest) && largest >= 0x1p-111f)
+            power = frexpf(largest, &power) >= 0.9921875f ? power : power - 1;
+        units[p] = isinf(largest) ? NAN : ldexpf(1.0f, power - 14);
+        for (int64_t i = p * 128; i < (p + 1) * 128; i++) {
+            const int number = isinf(largest) ? 0 : (int)nearbyintf(ldexpf(x[i], 14 - power));
+
+            low[i] = (int8_t)(((number + 128) & 255) - 128);
+            high[i] = (int8_t)((number - low[i]) / 256);
+        }
+    }
+}
+
 void ref_dequantise(const RefCodes *w, int64_t rows, int64_t columns, float *x)
 {
     for (int64_t i = 0; i < rows * columns; i++) {

@@ -57,6 +57,8 @@ void ref_quantise(const float *x, int64_t rows, int64_t columns, int64_t group, 
                   int32_t *sums);
 /* Rows of activations as codes of fp8 with a scale each. */
 void ref_quantise_e4m3(const float *x, int64_t rows, int64_t columns, uint8_t *codes, float *scales);
+/* The same as two digits of 8 bits with a unit for each 128 columns: x = units[row, column / 128] * (256 * high + low). */
+void ref_digits(const float *x, int64_t rows, int64_t columns, int8_t *high, int8_t *low, float *units);
 
 void ref_add(RefTensor a, RefTensor b, int64_t n, float *y);
 void ref_mul(RefTensor a, RefTensor b, int64_t n, float *y);

@@ -192,7 +192,7 @@ class Contract:
             v = env[n]
             if n in types:
                 return TEXT[v]
-            return repr(v) + "f" if isinstance(v, float) else str(v)
+            return repr(v) + "f" if isinstance(v, float) else str(int(v) if isinstance(v, bool) else v)
         return re.sub(r"@([A-Z_][A-Z0-9_]*)@", word, "\n".join(self.lines)) + "\n"
 
 

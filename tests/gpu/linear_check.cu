@@ -24,6 +24,7 @@
 
 #include "linear_check.h"
 #include "body/linear.cuh"
+#include "linear_q_digits.cuh"
 
 static void expect_ok(cudaError_t e, const char *what, int line)
 {
@@ -37,7 +38,7 @@ static void expect_ok(cudaError_t e, const char *what, int line)
 extern const Instance part0[], part1[], part2[], part3[];
 extern const int part0_count, part1_count, part2_count, part3_count;
 
-enum { MAX_M = 64, MANY = 512, TOKENS = 192, CONTEXT = 256, BLOCK = 16, PAGES = CONTEXT / BLOCK, GUARD = 4096 };
+enum { MAX_M = 64, MANY = 512, TOKENS = 192, DIGIT_BYTES = 1 << 20, CONTEXT = 256, BLOCK = 16, PAGES = CONTEXT / BLOCK, GUARD = 4096 };
 static cudaStream_t stream;
 static unsigned seed;
 static bool ordered; // all kernels of a problem get the same rows
@@ -104,6 +105,29 @@ static __global__ void reference(const double *x, const void *w, int type, doubl
     out[(size_t)m * N + n] = s;
 }
 
+// Rows of x as digits (compiler/ir/forms.def); one thread a panel of a row.
+static __global__ void plain_digits(const void *x, int type, signed char *y, float *units, int rows, int K, int M)
+{
+    const int at = blockIdx.x * blockDim.x + threadIdx.x, m = at / (K / 128), p = at % (K / 128);
+    if (m >= rows)
+        return;
+    float v[128], largest = 0;
+    int power = 0;
+    for (int k = 0; k < 128; k++) {
+        const size_t i = (size_t)m * K + p * 128 + k;
+        v[k] = type == 3 ? to_float(((const bf16 *)x)[i]) : to_float(((const half *)x)[i]);
+        largest = fmaxf(largest, fabsf(v[k]));
+    }
+    power = frexpf(largest, &power) >= 0.9921875f ? power : power - 1;
+    units[p * M + m] = ldexpf(1.0f, power - 14);
+    for (int k = 0; k < 128; k++) {
+        const int n = (int)rintf(ldexpf(v[k], 14 - power)), low = (n + 128 & 255) - 128;
+        const int to = (k / 16 ^ (m & 7)) * 16 + k % 8 / 2 * 4 + k % 2 * 2 + k % 16 / 8;
+        y[((size_t)p * 2 * M + m) * 128 + to] = (n - low) / 256;
+        y[((size_t)(p * 2 + 1) * M + m) * 128 + to] = low;
+    }
+}
+
 static double activation(int kind, double x)
 {
     switch (kind) {
@@ -158,6 +182,9 @@ static LinearArgs mapped(const Instance &i, LinearArgs a)
     return a;
 }
 
+static signed char *digits; // of x, and their units
+static float *digit_units;
+
 static void launch(const Instance &i, LinearArgs a, bool overlap)
 {
     a = mapped(i, a);
@@ -176,7 +203,11 @@ static void launch(const Instance &i, LinearArgs a, bool overlap)
     LinearHeadArgs head = {}; // no parts: these heads are not of logits
     (LinearArgs &)head = a;
     const bool head_args = strcmp(i.family, "linear_head") == 0 || strcmp(i.family, "linear_hopper_head") == 0 || strcmp(i.family, "linear_q_bulk_head") == 0 || strcmp(i.family, "linear_q_head") == 0;
-    void *args[] = {head_args ? (void *)&head : (void *)&a};
+    const bool of_digits = strstr(i.family, "digits");
+    LinearDigitArgs digit_args = {};
+    (LinearArgs &)digit_args = a;
+    digit_args.units = digit_units;
+    void *args[] = {of_digits ? (void *)&digit_args : head_args ? (void *)&head : (void *)&a};
     CK(cudaLaunchKernelExC(&c, i.kernel, args));
 }
 
@@ -383,6 +414,11 @@ static void check(Problem &p, const Instance &i)
                     (FtxStep *)p.step.device, (FtxToken *)p.token.device, (FtxRow *)p.rows.device, (int *)p.pages.device,
                     p.k.device, p.v.device, p.y.device};
     prepare(i);
+    if (strstr(i.family, "digits")) { // rows that are not alive have what an earlier step left
+        CK(cudaMemset(digits, 0x7f, DIGIT_BYTES)), CK(cudaMemset(digit_units, 0xff, DIGIT_BYTES));
+        plain_digits<<<(live * (i.k / 128) + 63) / 64, 64, 0, stream>>>(a.x, i.x, digits, digit_units, live, i.k, i.m);
+        a.x = digits;
+    }
     mapped(i, a);
     send_maps();
     launch(i, a, true);
@@ -412,7 +448,7 @@ static void check(Problem &p, const Instance &i)
         }
         const bool own = strstr(i.family, "hopper") || strstr(i.family, "swapped") || strstr(i.family, "batch");
         const bool bulk = strstr(i.family, "bulk"), many = strncmp(i.family, "linear_q", 8) == 0 && i.m > 8; // linear_q.cuh: orders
-        std::vector<char> &first = p.first[(own ? i.cluster : bulk ? 20 : many ? 21 : 0) * MANY + m];
+        std::vector<char> &first = p.first[(strstr(i.family, "digits") ? 22 : own ? i.cluster : bulk ? 20 : many ? 21 : 0) * MANY + m];
         if (first.empty())
             first = bits;
         else if (first == bits)
@@ -565,6 +601,7 @@ int main(int argc, char **argv)
     CK(cudaGetDeviceProperties(&pr, 0));
     CK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     CK(cudaMalloc(&device_maps, (size_t)MAPS * MAP));
+    CK(cudaMalloc(&digits, DIGIT_BYTES)), CK(cudaMalloc(&digit_units, DIGIT_BYTES)), CK(cudaMemset(digit_units, 0, DIGIT_BYTES));
     encode = (decltype(encode))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuTensorMapEncodeTiled");
     CK(!encode);
     printf("%s, %d SMs, seed %u\n", pr.name, pr.multiProcessorCount, seed);

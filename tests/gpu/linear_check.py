@@ -24,7 +24,7 @@ rows, contracts, names = [], {}, {}  # names: of the texts
 def norms(template):
     """The norms that a template's match lines have: 0 none, 1 RMS norm, 2 layer norm."""
     if "linear_q" in template:
-        return (0,) if "hopper" in template else (0, 1)
+        return (0,) if "hopper" in template or "digits" in template else (0, 1)
     if "swapped" in template or "batch" in template or "rows" in template:
         return (0,)
     if "hopper" in template:
@@ -88,6 +88,7 @@ def quantised(x, n, k, ms, codes, **kw):
             add("linear_q_bulk" + suffix, x, n, k, m, codes=codes, **own)
         elif suffix != "_head":
             add("linear_q_hopper" + suffix, x, n, k, m, codes=codes, **dict(kw, norm=0))
+            add("linear_q_digits" + suffix, x, n, k, m, codes=codes, **dict(kw, norm=0))
 
 
 def checks():
@@ -196,7 +197,7 @@ def quantised_layer(tag, model, m, form, force=lambda n, k: {}):
     h, f, heads = MODELS[model]
     n = (heads[0] + 2 * heads[1]) * heads[2]
     for nn, kk, kw in [(n, h, dict(norm=1, heads=heads)), (h, h, dict(res=1)), (2 * f, h, dict(norm=1, glu=1, act=5)), (h, f, dict(res=1))]:
-        if "hopper" in form:
+        if "hopper" in form or "digits" in form:
             kw["norm"] = 0
         add(form + ("_append" if "heads" in kw else ""), BF16, nn, kk, m, seq=f"int4 {model} M={m} {form} {tag}", codes=(4, 128, 0), force=force(nn, kk), **kw)
 
@@ -208,6 +209,8 @@ def quantised_sequences():
             quantised_layer("", "8B", m, "linear_q_bulk")
     for m in (16, 32, 64):
         quantised_layer("", "8B", m, "linear_q_hopper")
+    for m in (8, 16, 32):
+        quantised_layer("", "8B", m, "linear_q_digits")
 
 
 def sequences():
@@ -274,7 +277,7 @@ def main():
         parts[int(r[1][1:]) % len(parts)].append(r)
     for i, part in enumerate(parts):
         with open(os.path.join(out, f"part{i}.cu"), "w") as f:
-            f.write('#include "linear.cuh"\n#include "linear_wide.cuh"\n#include "linear_hopper.cuh"\n#include "linear_swapped.cuh"\n#include "linear_batch.cuh"\n#include "linear_q.cuh"\n#include "linear_q_bulk.cuh"\n#include "linear_q_hopper.cuh"\n#include "linear_fma.cuh"\n#include "linear_check.h"\n')
+            f.write('#include "linear.cuh"\n#include "linear_wide.cuh"\n#include "linear_hopper.cuh"\n#include "linear_swapped.cuh"\n#include "linear_batch.cuh"\n#include "linear_q.cuh"\n#include "linear_q_bulk.cuh"\n#include "linear_q_hopper.cuh"\n#include "linear_q_digits.cuh"\n#include "linear_fma.cuh"\n#include "linear_check.h"\n')
             for name, body in {r[1]: r[2] for r in part}.items():
                 f.write(f"namespace n{name} {{\n{body}}}\n")
             f.write(f"extern const Instance part{i}[] = {{\n")

@@ -89,6 +89,7 @@ static int64_t *params_of(const Suite *s, const Case *c, const Graph *g)
         of[0] = ir_value(g, v)->op != OP_QUANTISE;
         of[scene_form(&s->catalog, "row_stats")] = v == g->output ? 0 : c->columns;
         of[scene_form(&s->catalog, "e4m3_rows")] = c->fp8_rows && v != g->output;
+        of[scene_form(&s->catalog, "digit_rows")] = c->digit_rows && v != g->output;
         of[scene_form(&s->catalog, "segments")] = v == g->logits && c->segments;
         if (ir_value(g, v)->op == OP_EXPERT_SUM)
             of[scene_form(&s->catalog, "parts")] = c->parts;
@@ -136,6 +137,7 @@ size_t suite_add(Suite *s, const Case *c, const char *name)
     const uint32_t gives = c->stats      ? scene_form(&s->catalog, "row_stats")
                            : c->sorted   ? scene_form(&s->catalog, "by_expert")
                            : c->fp8      ? scene_form(&s->catalog, "e4m3_rows")
+                           : c->digits   ? scene_form(&s->catalog, "digit_rows")
                            : c->as_parts ? scene_form(&s->catalog, "parts")
                                          : 0;
     const size_t before = s->n + s->left;
@@ -152,6 +154,7 @@ size_t suite_add(Suite *s, const Case *c, const char *name)
     u.facts = facts_of(c, g, u.target);
     u.facts.params = params_of(s, c, g);
     u.fp8_rows = scene_form(&s->catalog, "e4m3_rows");
+    u.digit_rows = scene_form(&s->catalog, "digit_rows");
     u.parts = scene_form(&s->catalog, "parts");
     u.facts.packed = 1u << scene_form(&s->catalog, "m16k16");
     uses = ir_uses(g);
@@ -258,6 +261,7 @@ size_t suite_add_model(Suite *s, const char *path, const Override *overrides, si
             u.g = l.g;
             u.c = step_for(&l.programs.at[p]);
             u.fp8_rows = scene_form(&s->catalog, "e4m3_rows");
+            u.digit_rows = scene_form(&s->catalog, "digit_rows");
             u.parts = scene_form(&s->catalog, "parts");
             u.c.blocks = blocks_apart(g->b.contract) ? blocks : 0;
             sample_settings(&u.c);

@@ -746,6 +746,10 @@ void scene_check(Scene *s)
         scene_check_fp8(
             s, s->u->b.n_covered ? evaluate(s, s->u->b.root, true, &(Wanted){.history = NULL}) : s->input[s->u->b.root],
             s->u->b.n_covered == 0);
+    else if (s->u->digit_rows && s->u->b.gives == s->u->digit_rows)
+        scene_check_digits(
+            s, s->u->b.n_covered ? evaluate(s, s->u->b.root, true, &(Wanted){.history = NULL}) : s->input[s->u->b.root],
+            s->u->b.n_covered == 0);
     else if (s->u->b.gives == s->u->parts)
         check_parts(s);
     else if (v->op == OP_QUANTISE)

@@ -55,6 +55,7 @@ void orders(void **state);
 void quantised(void **state);
 void quantised_bulk(void **state);
 void quantised_hopper(void **state);
+void quantised_digits(void **state);
 void quantised_fp8(void **state);
 void fp8_by_fp8(void **state);
 

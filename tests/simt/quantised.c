@@ -24,8 +24,12 @@ static void add_tuned(Suite *s, const Quantised *l, const TunedConst use[3])
     const char *type = dtype_name(l->t), *rows = strcmp(l->end, "head") == 0 ? "S" : "T";
     const bool head = *rows == 'S';
     Ir g = begin();
-    Case c = {
-        .target = l->target, .kv = l->t, .only = l->only, .unpacked = l->only && strncmp(l->only, "unpack", 6) == 0};
+    Case c = {.target = l->target,
+              .kv = l->t,
+              .only = l->only,
+              .unpacked = l->only && strncmp(l->only, "unpack", 6) == 0,
+              .digit_rows = l->only && strncmp(l->only, "linear_q_digits", 15) == 0,
+              .digits = l->only && strcmp(l->only, "linear_q_digits_rows") == 0};
     int x = input(&g, l->K, l->t), y;
     char name[200];
 
@@ -314,6 +318,21 @@ void quantised_bulk(void **state)
     finish(s, 62);
 }
 
+/* Rows of digits: those that a norm leaves, and those of a value that is there. */
+static void add_digits(Suite *s, DType t, int C, int normed, float most)
+{
+    Case c = {.kv = t, .only = "row_digits", .digits = true, .bucket = 32, .ties = most};
+    Ir g = begin();
+    const int x = input(&g, C, t);
+
+    if (normed)
+        norm(&g, 1, x, "T", C, t);
+    else
+        add(&g, "act %%%d {kind=\"silu\"} : [T,%d] %s", x, C, dtype_name(t));
+    set_rows(&c, 1, 0, (const int[][2]){{23, 23}});
+    take(s, &g, &c, normed ? "rows of digits after a norm" : "rows of digits");
+}
+
 /* Logits of more sequences than leave segments. */
 static void add_many_logits(Suite *s)
 {
@@ -333,6 +352,38 @@ static void add_many_logits(Suite *s)
         c.row[r].kv_len = 1 + r * 7 % 40;
     }
     take(s, &g, &c, "logits of 18 rows");
+}
+
+/* By products of integers: rows of x lie as digits. */
+void quantised_digits(void **state)
+{
+    static const Tuned some[] = {
+        {{DT_BF16, "int4", 32, PACKED_FP16_ZEROS, 72, 1536, 0, 1, "act", 12, NULL, "linear_q_digits"}, {{0}}},
+        {{DT_FP16, "int8", 64, PACKED_FP16, 104, 1536, 0, 0, "", 32, NULL, "linear_q_digits"}, {{0}}},
+        {{DT_BF16, "int8", 128, PACKED_FP16, 96, 1024, 0, 1, "append", 20, NULL, "linear_q_digits_append"}, {{0}}},
+        {{DT_FP16, "int4", 128, PACKED_FP16_ZEROS, 37, 8704, 0, 0, "add", 23, NULL, "linear_q_digits"}, {{0}}},
+        {{DT_BF16, "int4", 64, PACKED_FP32, 600, 512, 0, 1, "glu", 30, NULL, "linear_q_digits"},
+         {{"TILE_N", 256}, {"CLUSTER_SIZE", 1}, {"SPLIT", 1}}},
+        {{DT_BF16, "int4", 128, PACKED_FP16, 301, 1536, 0, 0, "", 32, NULL, "linear_q_digits"},
+         {{"TILE_N", 96}, {"CLUSTER_SIZE", 2}, {"SPLIT", 2}}},
+        {{DT_FP16, "int8", 32, PACKED_FP32, 200, 768, 0, 0, "add", 16, NULL, "linear_q_digits"},
+         {{"TILE_N", 128}, {"CLUSTER_SIZE", 4}, {"SPLIT", 2}}},
+        {{DT_BF16, "int4", 128, PACKED_FP16, 300, 2048, 0, 1, "glu", 16, NULL, "linear_q_digits"},
+         {{"TILE_N", 256}, {"CLUSTER_SIZE", 1}, {"SPLIT", 1}}},
+        {{DT_BF16, "int4", 128, PACKED_FP16, 512, 768, 0, 1, "glu", 13, NULL, "linear_q_digits_rows"}, {{0}}},
+        {{DT_FP16, "int8", 64, PACKED_FP16, 256, 512, 0, 0, "glu", 32, NULL, "linear_q_digits_rows"}, {{0}}},
+    };
+    Suite *s = open_suite("quantised_digits");
+
+    (void)state;
+    for (size_t i = 0; i < LEN(some); i++)
+        add_tuned(s, &some[i].l, some[i].use);
+    add_digits(s, DT_BF16, 128, 0, 0);
+    add_digits(s, DT_BF16, 256, 0, 255.0f); /* the largest number below a power of two */
+    add_digits(s, DT_FP16, 4224, 0, 0);
+    add_digits(s, DT_BF16, 384, 1, 0);
+    add_digits(s, DT_FP16, 8320, 1, 0);
+    finish(s, 66);
 }
 
 /* By wgmma with codes in registers. */

@@ -460,6 +460,11 @@ static bool is_fp8(const Unit *u, size_t i)
     return u->fp8_rows && u->b.form[i] == u->fp8_rows;
 }
 
+static bool is_digits(const Unit *u, size_t i)
+{
+    return u->digit_rows && u->b.form[i] == u->digit_rows;
+}
+
 static void *make_arg(Scene *s, size_t i)
 {
     const Unit *u = s->u;
@@ -471,6 +476,8 @@ static void *make_arg(Scene *s, size_t i)
         return NULL;
     if (u->b.arg[i] == u->b.root && a->out && is_fp8(u, i))
         return s->y = simt_alloc(scene_fp8_bytes(u, u->b.root), "y");
+    if (u->b.arg[i] == u->b.root && a->out && is_digits(u, i))
+        return s->y = simt_alloc(scene_digit_bytes(u, u->b.root), "y");
     if (u->b.arg[i] == u->b.root && a->out && u->b.form[i] == u->parts)
         return s->y = simt_alloc(scene_parts_bytes(s, u->b.root, false), "y");
     if (u->b.arg[i] == u->b.root && a->out)
@@ -485,7 +492,9 @@ static void *make_arg(Scene *s, size_t i)
     if (is_cache(ir_value(u->g, u->b.arg[i])->op)) /* the kernel reads it from $k and $v, or $cross_k and $cross_v */
         return NULL;
     void *p = make_input(s, u->b.arg[i], contract_arg_type(&u->facts, &u->b, i), a->name[strlen(a->name) - 1] == 'g');
-    return is_fp8(u, i) ? scene_make_fp8(s, u->b.arg[i], s->input[u->b.arg[i]]) : p;
+    return is_fp8(u, i)      ? scene_make_fp8(s, u->b.arg[i], s->input[u->b.arg[i]])
+           : is_digits(u, i) ? scene_make_digits(s, u->b.arg[i], s->input[u->b.arg[i]])
+                             : p;
 }
 
 /* The rows and columns of argument i. Of $k and $v all pages. */
@@ -634,6 +643,8 @@ void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep)
         if (c->args.at[i].of >= 0)
             s->arg[i] = !u->b.arg[i]                        ? NULL
                         : c->args.at[i].form == u->fp8_rows ? (void *)scene_make_fp8_scales(s, c->args.at[i].out)
+                        : c->args.at[i].form == u->digit_rows
+                            ? (void *)scene_make_units(s, u->b.arg[i], c->args.at[i].out)
                         : ir_value(u->g, u->b.arg[i])->op == OP_ROUTE ? (void *)scene_make_by_expert(s, i)
                                                                       : scene_make_stats(s, i);
     give_maps(s);
@@ -658,10 +669,14 @@ void scene_written_in_front(const Scene *s)
             continue;
         if (is_fp8(u, i))
             simt_written_in_front(s->arg[i], scene_fp8_bytes(u, u->b.arg[i]));
+        else if (is_digits(u, i))
+            simt_written_in_front(s->arg[i], scene_digit_bytes(u, u->b.arg[i]));
         else if (u->b.form[i] == u->parts)
             simt_written_in_front(s->arg[i], scene_parts_bytes(s, u->b.arg[i], true));
         else if (u->b.contract->args.at[i].of >= 0 && u->b.contract->args.at[i].form == u->fp8_rows)
             simt_written_in_front(s->arg[i], (size_t)s->T * 4);
+        else if (u->b.contract->args.at[i].of >= 0 && u->b.contract->args.at[i].form == u->digit_rows)
+            simt_written_in_front(s->arg[i], scene_unit_bytes(u, u->b.arg[i]));
         else if (u->b.contract->args.at[i].of >= 0)
             simt_written_in_front(s->arg[i],
                                   v->op == OP_ROUTE ? scene_by_expert_bytes(s, i, true) : scene_stats_bytes(s, i));

@@ -5,6 +5,7 @@
  *                                          heads.c   caches; expected results of ops on heads
  *                                          routes.c  routes, and rows by expert
  *                                          packed.c  quantised weights      fp8_rows.c   rows of fp8
+ *                                          digit_rows.c   rows of digits
  *                                          search.c  data and results of the launches of `beam` */
 #ifndef FTX_SIMT_SCENE_H
 #define FTX_SIMT_SCENE_H
@@ -22,7 +23,7 @@ typedef struct Unit { /* one kernel for one case */
     ProgramFacts facts;
     Binding b;
     Fitted fit;
-    uint32_t fp8_rows, parts; /* the numbers of the forms e4m3_rows and parts */
+    uint32_t fp8_rows, digit_rows, parts; /* the numbers of these forms (fp8: e4m3_rows) */
 } Unit;
 
 typedef struct Scene { /* the host keeps copies of what the kernel may change */
@@ -46,6 +47,7 @@ typedef struct Scene { /* the host keeps copies of what the kernel may change */
     void *y;                  /* the output; NULL: none */
     float *left;              /* row statistics of y: sum, sum of squares, [rows][slices][2]; NULL: not written */
     float *fp8_scales;        /* of rows of fp8: those that the kernel reads, or writes */
+    float *units;             /* of rows of digits: those that the kernel reads, or writes */
     int32_t *starts, *sorted; /* y's form by_expert; NULL: not written */
 } Scene;
 
@@ -83,6 +85,13 @@ void *scene_make_fp8(Scene *s, Id id, RefTensor x);
 float *scene_make_fp8_scales(Scene *s, bool out);
 size_t scene_fp8_bytes(const Unit *u, Id id);
 void scene_check_fp8(const Scene *s, RefTensor x, bool exact);
+
+/* The same of rows of digits; units are those of `id`. */
+void *scene_make_digits(Scene *s, Id id, RefTensor x);
+float *scene_make_units(Scene *s, Id id, bool out);
+size_t scene_digit_bytes(const Unit *u, Id id);
+size_t scene_unit_bytes(const Unit *u, Id id);
+void scene_check_digits(const Scene *s, RefTensor x, bool exact);
 
 /* Makes the launch's data from `seed` and copies it to the device. */
 void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep);

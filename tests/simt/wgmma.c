@@ -17,11 +17,12 @@ typedef struct Product {
     unsigned n, group; /* columns of B; commit group */
     bool bf16;
     bool e4m3;        /* an element of 16 bits is two numbers of e4m3 */
+    bool s8;          /* ... two integers; the sums are integers, whose bits stand in d */
     uint64_t b, seen; /* descriptor of B; checksum of the shared operands at issue */
     bool across;      /* B is n-major: its rows are k */
     bool tile;        /* A is in shared memory, too */
     uint64_t shared_a;
-    float a[2][K16]; /* of e4m3 as numbers of bf16 with the same bits; rows g and g + 8 of the warp */
+    float a[2][K16]; /* of bytes as numbers of bf16 with the same bits; rows g and g + 8 of the warp */
     const void *pc;
 } Product;
 
@@ -147,6 +148,11 @@ void simt_wgmma_e4m3(unsigned n, float *d, const unsigned *a, unsigned long long
     begin_rows((Product){.d = d, .n = n, .bf16 = true, .e4m3 = true, .b = b, .pc = PC()}, a);
 }
 
+void simt_wgmma_s8(unsigned n, int *d, const unsigned *a, unsigned long long b)
+{
+    begin_rows((Product){.d = (float *)(void *)d, .n = n, .bf16 = true, .s8 = true, .b = b, .pc = PC()}, a);
+}
+
 void simt_wgmma_n_major(int bf16, unsigned n, float *d, const unsigned *a, unsigned long long b)
 {
     begin_rows((Product){.d = d, .n = n, .bf16 = bf16, .b = b, .across = true, .pc = PC()}, a);
@@ -203,6 +209,16 @@ static float multiply(const Product *p, float a, float b)
            e4m3_to_float((uint8_t)(x >> 24)) * e4m3_to_float((uint8_t)(y >> 24));
 }
 
+/* The product of two integers each. */
+static int32_t multiply_integers(float a, float b)
+{
+    int8_t x[4], y[4];
+
+    memcpy(x, &a, sizeof x);
+    memcpy(y, &b, sizeof y);
+    return x[2] * y[2] + x[3] * y[3];
+}
+
 static void finish(Fiber *f, Product *p)
 {
     const unsigned t = f->tid % 4;
@@ -218,6 +234,15 @@ static void finish(Fiber *f, Product *p)
         float b[K16], sum = 0.0f;
 
         read_column(b, p, column);
+        if (p->s8) {
+            int32_t all;
+
+            memcpy(&all, &s->value[i], sizeof all);
+            for (unsigned k = 0; k < K16; k++)
+                all += multiply_integers(row[k], b[k]);
+            memcpy(&s->value[i], &all, sizeof all);
+            continue;
+        }
         for (unsigned k = 0; k < K16; k++)
             sum += multiply(p, row[k], b[k]);
         s->value[i] += sum;

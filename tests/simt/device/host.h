@@ -82,6 +82,7 @@ unsigned long long simt_clock(void);
 
 void simt_wgmma(int bf16, unsigned n, float *d, const unsigned *a, unsigned long long b);
 void simt_wgmma_e4m3(unsigned n, float *d, const unsigned *a, unsigned long long b);
+void simt_wgmma_s8(unsigned n, int *d, const unsigned *a, unsigned long long b);
 void simt_wgmma_n_major(int bf16, unsigned n, float *d, const unsigned *a, unsigned long long b);
 void simt_wgmma_shared(int bf16, unsigned n, float *d, unsigned long long a, unsigned long long b);
 void simt_wgmma_fence(void);

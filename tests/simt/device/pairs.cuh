@@ -4,6 +4,8 @@
 
 DEVICE u32 and_or(u32 a, u32 b, u32 c) { return a & b | c; }
 
+DEVICE u32 xor_and(u32 a, u32 b, u32 c) { return (a ^ b) & c; }
+
 DEVICE u32 max2(u32 a, u32 b)
 {
     const u32 low = (a & 0xffffu) > (b & 0xffffu) ? a : b, high = a >> 16 > b >> 16 ? a : b;
