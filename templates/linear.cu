@@ -75,7 +75,7 @@
 //@ tune    IN_FLIGHT: 16384 32768 49152 65536 98304
 //@ prefer  IN_FLIGHT=49152 if BYTES > HALF_SMEM
 //@ plain:  prefer IN_FLIGHT=16384 if RES == 1 && N * K >= 4000000 && N * K < 8000000 && ARCH == 90
-//@ plain, append: prefer IN_FLIGHT=32768 if N * K < 8000000 && ARCH == 90
+//@ plain, append: prefer IN_FLIGHT=32768 if N * K >= 500000 && N * K < 8000000 && ARCH == 90
 //@ prefer  IN_FLIGHT=65536
 //    SPARE: SMs without a block: of o, where attention's blocks end late, and of down.
 //@ plain:  tune SPARE: 0 4 8
