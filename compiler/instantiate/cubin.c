@@ -37,7 +37,7 @@ enum {
     OP_QGMMA = 0x9f3,      /* of 8-bit operands */
     OP_QGMMA_HELD = 0xdf3,
     OP_IGMMA_HELD = 0xdf1, /* of integers of 8 bits */
-    OP_R2UR = 0x2ca, /* register to uniform register */
+    OP_R2UR = 0x2ca,       /* register to uniform register */
     OP_BRA = 0x947,
     ANY_SOURCE = 0x1ff, /* mask without bits 9 to 11 */
     INSTRUCTION = 16,
@@ -154,9 +154,8 @@ static const struct {
     {0xfff, 0x237, CODE_MATRIX}, /* IMMA */
     {0xfff, 0x27a, CODE_MATRIX}, /* QMMA */
     {0xfff, OP_HGMMA, CODE_MATRIX},      {0xfff, OP_HGMMA_HELD, CODE_MATRIX}, {0xfff, OP_QGMMA, CODE_MATRIX},
-    {0xfff, OP_QGMMA_HELD, CODE_MATRIX}, {0xfff, OP_IGMMA_HELD, CODE_MATRIX},
-    {0xfff, 0x3ba, CODE_BULK},                                          /* UBLKCP */
-    {0xfff, 0x3bc, CODE_BULK},                                          /* UBLKPF */
+    {0xfff, OP_QGMMA_HELD, CODE_MATRIX}, {0xfff, OP_IGMMA_HELD, CODE_MATRIX}, {0xfff, 0x3ba, CODE_BULK}, /* UBLKCP */
+    {0xfff, 0x3bc, CODE_BULK},                                                                           /* UBLKPF */
     {0xfff, 0x5b4, CODE_BULK},                                          /* UTMALDG: TMA */
     {ANY_SOURCE, 0x023, CODE_FMA},       {ANY_SOURCE, 0x031, CODE_FMA}, /* HFMA2 */
     {ANY_SOURCE, 0x108, CODE_SPECIAL},   {ANY_SOURCE, 0x189, CODE_SHUFFLE},   {0xfff, 0x3c4, CODE_SHUFFLE}, /* REDUX */
@@ -224,8 +223,7 @@ static void read_code(Bytes f, const Section *s, Resources *out)
         out->code[is]++;
         if (is == CODE_LOCAL)
             out->spill_bytes += bytes;
-        if (op == OP_HGMMA || op == OP_HGMMA_HELD || op == OP_QGMMA || op == OP_QGMMA_HELD ||
-            op == OP_IGMMA_HELD) {
+        if (op == OP_HGMMA || op == OP_HGMMA_HELD || op == OP_QGMMA || op == OP_QGMMA_HELD || op == OP_IGMMA_HELD) {
             out->operand_moves += in_row ? moves : 0;
             in_row = true;
             moves = 0;

@@ -16,22 +16,22 @@ typedef struct Case {
     const char *graph;  /* its text; the kernel computes its output; values like embeddings are the kernel's inputs */
     const char *target; /* "sm_90a" */
     DType kv;
-    bool decode;   /* a decode program: every row brings one token */
-    bool encode;   /* an encode program */
-    bool head;     /* the kernel computes the logits; the graph's output is a sample of them */
-    bool segments; /* for sampling: the kernel of the logits writes segments of them */
-    int columns;   /* the inputs have row statistics, one part for so many columns; 0: they have none */
-    bool stats;    /* the kernel must write statistics of the output's rows */
-    bool fixed;    /* precision.sums is fixed: inputs whose sums depend on the order, results compared bit for bit */
-    bool unpacked; /* the kernel writes the plain values of the output's quantised weight */
-    bool fp8_rows; /* precision.activations is fp8: the inputs are there as rows of fp8, too */
-    bool fp8;      /* the kernel must write rows of fp8 */
+    bool decode;     /* a decode program: every row brings one token */
+    bool encode;     /* an encode program */
+    bool head;       /* the kernel computes the logits; the graph's output is a sample of them */
+    bool segments;   /* for sampling: the kernel of the logits writes segments of them */
+    int columns;     /* the inputs have row statistics, one part for so many columns; 0: they have none */
+    bool stats;      /* the kernel must write statistics of the output's rows */
+    bool fixed;      /* precision.sums is fixed: inputs whose sums depend on the order, results compared bit for bit */
+    bool unpacked;   /* the kernel writes the plain values of the output's quantised weight */
+    bool fp8_rows;   /* precision.activations is fp8: the inputs are there as rows of fp8, too */
+    bool fp8;        /* the kernel must write rows of fp8 */
     bool digit_rows; /* the inputs are there as rows of digits, too */
-    bool digits;   /* the kernel must write rows of digits */
-    bool sorted;   /* the kernel must sort the rows of routes by expert */
-    int parts;     /* sums of experts lie as parts, so many a row; 0: as their values */
-    bool as_parts; /* the kernel must write parts */
-    int bucket;    /* 0: exact */
+    bool digits;     /* the kernel must write rows of digits */
+    bool sorted;     /* the kernel must sort the rows of routes by expert */
+    int parts;       /* sums of experts lie as parts, so many a row; 0: as their values */
+    bool as_parts;   /* the kernel must write parts */
+    int bucket;      /* 0: exact */
     int rows, decode_rows;
     bool whole; /* prompts of several tokens end with the step */
     int lanes;  /* the first `lanes` rows are one beam search, all as long as the first; 0: no beam search */

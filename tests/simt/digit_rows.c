@@ -47,7 +47,8 @@ void *scene_make_digits(Scene *s, Id id, RefTensor x)
     const size_t room = scene_digit_bytes(u, id);
     float *plain = arena_array(s->keep, float, (size_t)(T * K)), *values = arena_array(s->keep, float, (size_t)(T * K));
     float *units = arena_array(s->keep, float, (size_t)(T * K / 128));
-    int8_t *digits = arena_array(s->keep, int8_t, (size_t)(2 * T * K)), *low = digits + T * K, *to = arena_array(s->keep, int8_t, room);
+    int8_t *digits = arena_array(s->keep, int8_t, (size_t)(2 * T * K)), *low = digits + T * K,
+           *to = arena_array(s->keep, int8_t, room);
     void *p = simt_alloc(room, "digits");
 
     s->units = arena_array(s->keep, float, scene_unit_bytes(u, id) / sizeof *s->units);
@@ -85,7 +86,8 @@ void scene_check_digits(const Scene *s, RefTensor x, bool exact)
     const Unit *u = s->u;
     const Id id = u->b.root;
     const int64_t K = columns_of(u, id), T = live_of(s, id), rows = rows_of(u, id);
-    float *plain = arena_array(s->keep, float, (size_t)(T * K)), *units = arena_array(s->keep, float, (size_t)(T * K / 128));
+    float *plain = arena_array(s->keep, float, (size_t)(T * K)),
+          *units = arena_array(s->keep, float, (size_t)(T * K / 128));
     int8_t *digits = arena_array(s->keep, int8_t, (size_t)(2 * T * K)), *low = digits + T * K;
     const int8_t *y = s->y;
 
@@ -95,7 +97,8 @@ void scene_check_digits(const Scene *s, RefTensor x, bool exact)
     for (int64_t m = 0; m < rows; m++)
         for (int64_t k = 0; k < K; k++) {
             const int8_t *a = y + place(rows, m, k, false), *b = y + place(rows, m, k, true);
-            const bool written = simt_written(a, 1) && simt_written(b, 1), untouched = simt_untouched(a, 1) && simt_untouched(b, 1);
+            const bool written = simt_written(a, 1) && simt_written(b, 1),
+                       untouched = simt_untouched(a, 1) && simt_untouched(b, 1);
 
             if (m < T ? !written : !untouched) {
                 scene_wrong("%s: the digits of row %lld, k %lld were %s", u->name, (long long)m, (long long)k,
@@ -105,14 +108,16 @@ void scene_check_digits(const Scene *s, RefTensor x, bool exact)
             if (m >= T)
                 continue;
 
-            const float unit = s->units[k / 128 * rows + m], want = plain[m * K + k], got = unit * (float)(256 * *a + *b);
-            const bool right = exact ? *a == digits[m * K + k] && *b == low[m * K + k] && unit == units[(m * K + k) / 128]
-                                     : unit >= 0.5f * units[(m * K + k) / 128] && unit <= 2 * units[(m * K + k) / 128] &&
-                                           fabsf(got - want) <= 0.6f * unit + 2e-5f * fabsf(want);
+            const float unit = s->units[k / 128 * rows + m], want = plain[m * K + k],
+                        got = unit * (float)(256 * *a + *b);
+            const bool right = exact
+                                   ? *a == digits[m * K + k] && *b == low[m * K + k] && unit == units[(m * K + k) / 128]
+                                   : unit >= 0.5f * units[(m * K + k) / 128] && unit <= 2 * units[(m * K + k) / 128] &&
+                                         fabsf(got - want) <= 0.6f * unit + 2e-5f * fabsf(want);
 
             if (!right) {
-                scene_wrong("%s: row %lld, k %lld is %d, %d with unit %g, should be %d, %d with %g (%g)", u->name, (long long)m,
-                            (long long)k, *a, *b, (double)unit, digits[m * K + k], low[m * K + k],
+                scene_wrong("%s: row %lld, k %lld is %d, %d with unit %g, should be %d, %d with %g (%g)", u->name,
+                            (long long)m, (long long)k, *a, *b, (double)unit, digits[m * K + k], low[m * K + k],
                             (double)units[(m * K + k) / 128], (double)want);
                 return;
             }

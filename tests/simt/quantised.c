@@ -24,10 +24,12 @@ static void add_tuned(Suite *s, const Quantised *l, const TunedConst use[3])
     const char *type = dtype_name(l->t), *rows = strcmp(l->end, "head") == 0 ? "S" : "T";
     const bool head = *rows == 'S';
     Ir g = begin();
-    Case c = {
-        .target = l->target, .kv = l->t, .only = l->only, .unpacked = l->only && strncmp(l->only, "unpack", 6) == 0,
-        .digit_rows = l->only && strncmp(l->only, "linear_q_digits", 15) == 0,
-        .digits = l->only && strcmp(l->only, "linear_q_digits_rows") == 0};
+    Case c = {.target = l->target,
+              .kv = l->t,
+              .only = l->only,
+              .unpacked = l->only && strncmp(l->only, "unpack", 6) == 0,
+              .digit_rows = l->only && strncmp(l->only, "linear_q_digits", 15) == 0,
+              .digits = l->only && strcmp(l->only, "linear_q_digits_rows") == 0};
     int x = input(&g, l->K, l->t), y;
     char name[200];
 

@@ -643,7 +643,8 @@ void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep)
         if (c->args.at[i].of >= 0)
             s->arg[i] = !u->b.arg[i]                        ? NULL
                         : c->args.at[i].form == u->fp8_rows ? (void *)scene_make_fp8_scales(s, c->args.at[i].out)
-                        : c->args.at[i].form == u->digit_rows ? (void *)scene_make_units(s, u->b.arg[i], c->args.at[i].out)
+                        : c->args.at[i].form == u->digit_rows
+                            ? (void *)scene_make_units(s, u->b.arg[i], c->args.at[i].out)
                         : ir_value(u->g, u->b.arg[i])->op == OP_ROUTE ? (void *)scene_make_by_expert(s, i)
                                                                       : scene_make_stats(s, i);
     give_maps(s);

@@ -731,8 +731,8 @@ int main(int n, char **words)
                                        cmocka_unit_test(prompts),        cmocka_unit_test(quantised),
                                        cmocka_unit_test(split_texts),    cmocka_unit_test(orders),
                                        cmocka_unit_test(quantised_bulk), cmocka_unit_test(quantised_hopper),
-                                       cmocka_unit_test(quantised_fp8), cmocka_unit_test(quantised_digits),  cmocka_unit_test(fp8_by_fp8),
-                                       cmocka_unit_test(inside)};
+                                       cmocka_unit_test(quantised_fp8),  cmocka_unit_test(quantised_digits),
+                                       cmocka_unit_test(fp8_by_fp8),     cmocka_unit_test(inside)};
 
     wide = n > 1 && strcmp(words[1], "long") == 0;
     if (n > 2)
