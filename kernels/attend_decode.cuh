@@ -13,8 +13,12 @@
 //   rows      |----- row 0 -----|-- row 1 --|------- row 2 -------|
 //   units     h0c0 h0c1 h1c0 h1c1 ...                                   block b of B: [n*b/B, n*(b+1)/B)
 //
-// SPREAD, for many rows: a block takes the first JOIN chunks of one (row, head set). It needs no other row's length to begin,
+// SPREAD 1, for many rows: a block takes the first JOIN chunks of one (row, head set). It needs no other row's length to begin,
 // and the GPU gives the next block to the SM that is first done. Blocks behind those of all rows take the later chunks in turn.
+//
+// SPREAD 2: blocks have equal numbers of units, as many blocks as are needed if none has more than it must. Each warp finds its
+// block's first unit by itself. At the next (row, head set) a block begins queries and copies anew, so that registers hold those of
+// one alone. What a block has of a (row, head set) from its first chunk on comes to one partial result, its later groups to one each.
 //
 // The query heads of a kv head (in sets of at most SET) are computed together, so keys and values are read once.
 // Within a unit warp w takes the tiles w, w + WARPS, ... Each warp has its own ring of tiles in flight, which runs on
@@ -66,6 +70,13 @@ template <class K> struct TileLoader {
         page0 = head.page(position);
         page1 = K::TILE > 8 && position + 8 < unit.end ? head.page(position + 8) : page0;
     }
+    DEVICE void advance_unit(const DecodeArgs<K> &a)
+    {
+        if constexpr (OneSet<K>::YES)
+            next_chunk<K>(unit);
+        else
+            advance<K>(a, unit);
+    }
     // Goes to the first unit, this one or a later one, that has a tile for this warp.
     DEVICE void enter(const DecodeArgs<K> &a)
     {
@@ -77,8 +88,14 @@ template <class K> struct TileLoader {
                 return;
             }
             if (--left)
-                advance<K>(a, unit);
+                advance_unit(a);
         }
+    }
+    DEVICE void begin(const DecodeArgs<K> &a, const Unit &u, int units)
+    {
+        unit = u;
+        left = units;
+        enter(a);
     }
     DEVICE void wait()
     {
@@ -154,7 +171,7 @@ template <class K> struct TileLoader {
                 find_pages();
             } else {
                 if (--left)
-                    advance<K>(a, unit);
+                    advance_unit(a);
                 enter(a);
             }
         }
@@ -194,6 +211,20 @@ template <bool FAST> DEVICE void join(Joined &a, const Joined &b)
     a.top = high;
 }
 
+// Four columns of a partial result, from element i = head * E + column on.
+template <class K> DEVICE Joined load_partial(const float *partial, int i)
+{
+    const uint4_ x = load_l2(partial + i);
+    Joined j;
+    j.top = load_l2_scalar(partial + K::SET * K::E + i / K::E);
+    j.sum = load_l2_scalar(partial + K::SET * K::E + K::SET + i / K::E);
+    j.o[0] = __uint_as_float(x.x);
+    j.o[1] = __uint_as_float(x.y);
+    j.o[2] = __uint_as_float(x.z);
+    j.o[3] = __uint_as_float(x.w);
+    return j;
+}
+
 // y of one head set from the partial results of its chunks, or (groups) of groups of JOIN chunks. The whole block.
 template <class K> DEVICE void add_partials(const DecodeArgs<K> &a, int row, int set, int chunks, bool groups)
 {
@@ -207,16 +238,8 @@ template <class K> DEVICE void add_partials(const DecodeArgs<K> &a, int row, int
         for (int c = 0; c < count; c += 4) { // four loads in flight
             Joined one[4], group;
 #pragma unroll
-            for (int j = 0; j < 4; j++) {
-                const float *p = partial + (i64)least(c + j, count - 1) * K::PARTIAL;
-                const uint4_ x = load_l2(p + i);
-                one[j].top = load_l2_scalar(p + K::SET * K::E + h);
-                one[j].sum = load_l2_scalar(p + K::SET * K::E + K::SET + h);
-                one[j].o[0] = __uint_as_float(x.x);
-                one[j].o[1] = __uint_as_float(x.y);
-                one[j].o[2] = __uint_as_float(x.z);
-                one[j].o[3] = __uint_as_float(x.w);
-            }
+            for (int j = 0; j < 4; j++)
+                one[j] = load_partial<K>(partial + (i64)least(c + j, count - 1) * K::PARTIAL, i);
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 if (c + j < count)
@@ -226,6 +249,33 @@ template <class K> DEVICE void add_partials(const DecodeArgs<K> &a, int row, int
                     group = Joined();
                 }
             }
+        }
+        put_result<K>(a, row, set, i, all.o, all.sum);
+    }
+}
+
+// The same where blocks took ranges of units of which unit `first` is the row's chunk 0 (Deal).
+template <class K> DEVICE void add_pieces(const DecodeArgs<K> &a, int row, int set, int chunks, int first, int share)
+{
+    using D = DecodeShape<K>;
+    const float *partial = a.partials + ((i64)row * K::HEAD_SETS + set) * K::MAX_CHUNKS * K::PARTIAL;
+    const int heads = least(K::SET, D::GROUP - set % D::SETS * K::SET);
+    const int joined = (share - first % share) / D::JOIN; // groups that the first block has added up
+    for (int i = threadIdx.x * 4; i < heads * K::E; i += K::WARPS * 128) {
+        const int h = i / K::E;
+        Joined all;
+        for (int c = most(joined - 1, 0) * D::JOIN; c < chunks; c += D::JOIN) {
+            const int end = least(c + D::JOIN, chunks);
+            const bool whole = (first + c) / share == (first + end - 1) / share;
+            Joined one[D::JOIN], group;
+#pragma unroll
+            for (int j = 0; j < D::JOIN; j++)
+                one[j] = load_partial<K>(partial + (i64)(whole ? c : least(c + j, end - 1)) * K::PARTIAL, i);
+#pragma unroll
+            for (int j = 0; j < D::JOIN; j++)
+                if (j == 0 || (!whole && c + j < end))
+                    join<K::MATRIX>(group, one[j]);
+            join<K::MATRIX>(all, group);
         }
         put_result<K>(a, row, set, i, all.o, all.sum);
     }
@@ -274,9 +324,10 @@ template <class K> DEVICE void share_out(const DecodeArgs<K> &a, int rows, int *
     }
 }
 
-// Units [first, last), of which `next` is the first. whole: they are whole groups of JOIN chunks.
-template <class K> DEVICE void attend_units(const DecodeArgs<K> &a, Unit next, int first, int last_unit, bool whole)
+// Units [first, last), of which `next` is the first. whole: they are whole groups of JOIN chunks. share: see Deal.
+template <class K> DEVICE void attend_units(const DecodeArgs<K> &a, Unit next, int first, int last_unit, bool whole, int share = 0)
 {
+    constexpr bool DEALT = K::SPREAD == 2;
     using D = DecodeShape<K>;
     using T = typename K::T;
     using State = typename Pick<K::MATRIX, WarpStateMatrix<K>, WarpStateFma<K>>::Type;
@@ -286,17 +337,16 @@ template <class K> DEVICE void attend_units(const DecodeArgs<K> &a, Unit next, i
     float *merge = (float *)(shared + K::MERGE_AT);              // [WARPS][SET][MERGE_PITCH]
     float *stats = (float *)(shared + K::STATS_AT);              // [WARPS][2][SET]
     float *query = (float *)(shared + K::QUERY_AT);              // [SET][E], FMA form
-    u32 *arrived = (u32 *)(shared + K::ARRIVED_AT);              // {whether this block was the last, row, set, chunks}
+    u32 *arrived = (u32 *)(shared + K::ARRIVED_AT);              // {whether this block was the last, row, set, chunks, unit of chunk 0}
     const int warp = warp_id();
     const bool joined = D::JOIN == 1 || whole; // partial results are of groups
 
     TileLoader<K> loader;
-    loader.unit = next;
-    loader.left = last_unit - first;
+    int from_chunk = next.chunk; // DEALT: the block's first of the current (row, set)
     loader.ring = shared_address(mine);
     loader.stage = 0;
     loader.waited = false;
-    loader.enter(a);
+    loader.begin(a, next, DEALT ? least(next.cut.chunks - next.chunk, last_unit - first) : last_unit - first);
 #pragma unroll 1
     for (int i = 0; i < K::STAGES; i++)
         loader.issue(a);
@@ -317,11 +367,15 @@ template <class K> DEVICE void attend_units(const DecodeArgs<K> &a, Unit next, i
             block_sync();
         }
         state.start();
-        if (n + 1 < last_unit) {
-            advance<K>(a, next);
-            if constexpr (!OneSet<K>::YES)
-                state.fetch(a, next);
-        }
+        if constexpr (!DEALT)
+            if (n + 1 < last_unit) {
+                if constexpr (OneSet<K>::YES) {
+                    next_chunk<K>(next);
+                } else {
+                    advance<K>(a, next);
+                    state.fetch(a, next);
+                }
+            }
 #pragma unroll 1
         for (int p = u.begin + warp * K::TILE; p < u.end; p += K::TILE * K::WARPS) {
             copy_wait<K::STAGES - 1>();
@@ -335,14 +389,38 @@ template <class K> DEVICE void attend_units(const DecodeArgs<K> &a, Unit next, i
             stage = stage + 1 == K::STAGES ? 0 : stage + 1;
         }
         state.put(merge + warp * K::SET * K::MERGE_PITCH, stats + warp * 2 * K::SET);
+        const int from_now = from_chunk; // of u
+        if constexpr (DEALT)
+            if (n + 1 < last_unit) {
+                advance<K>(a, next);
+                if (next.chunk == 0) {
+                    from_chunk = 0;
+                    loader.begin(a, next, least(next.cut.chunks, last_unit - n - 1));
+#pragma unroll 1
+                    for (int i = 0; i < K::STAGES; i++)
+                        loader.issue(a);
+                    state.fetch(a, next);
+                }
+            }
         block_sync();
 
         // The warps' states, added in order; a warp without a tile has maximum -inf.
         bool last = counted && arrived[0];
-        int last_row = arrived[1], last_set = arrived[2], last_chunks = arrived[3];
-        const bool ends = !whole || u.chunk % D::JOIN == D::JOIN - 1 || u.chunk == u.cut.chunks - 1;
-        const bool alone = u.cut.chunks <= (whole ? D::JOIN : 1); // there is only this partial result
-        float *partial = a.partials + (((i64)u.row * K::HEAD_SETS + u.set) * K::MAX_CHUNKS + (whole ? u.chunk / D::JOIN : u.chunk)) * K::PARTIAL;
+        int last_row = arrived[1], last_set = arrived[2], last_chunks = arrived[3], last_first = DEALT ? arrived[4] : 0;
+        bool ends = !whole || u.chunk % D::JOIN == D::JOIN - 1 || u.chunk == u.cut.chunks - 1;
+        bool alone = u.cut.chunks <= (whole ? D::JOIN : 1); // there is only this partial result
+        bool grouped = whole, fold = false, more = false;
+        int slot = whole ? u.chunk / D::JOIN : u.chunk;
+        if constexpr (DEALT) {
+            const int end = least(u.cut.chunks, u.chunk + last_unit - n), g0 = u.chunk - u.chunk % D::JOIN, g1 = least(g0 + D::JOIN, u.cut.chunks);
+            grouped = g0 >= from_now && g1 <= end;
+            fold = grouped && from_now == 0;
+            more = fold && g1 < u.cut.chunks && least(g1 + D::JOIN, u.cut.chunks) <= end;
+            ends = !grouped || u.chunk == g1 - 1;
+            alone = from_now == 0 && end == u.cut.chunks;
+            slot = grouped ? g0 : u.chunk;
+        }
+        float *partial = a.partials + (((i64)u.row * K::HEAD_SETS + u.set) * K::MAX_CHUNKS + slot) * K::PARTIAL;
         for (int i = threadIdx.x * 4; i < heads * K::E; i += THREADS * 4) {
             const int h = i / K::E, e = i % K::E;
             Joined all;
@@ -358,7 +436,7 @@ template <class K> DEVICE void attend_units(const DecodeArgs<K> &a, Unit next, i
                 for (int j = 0; j < 4; j++)
                     all.o[j] += x[j] * s;
             }
-            if (whole) {
+            if (grouped) {
                 if (u.chunk % D::JOIN == 0)
                     group = Joined();
                 join<K::MATRIX>(group, all);
@@ -366,7 +444,14 @@ template <class K> DEVICE void attend_units(const DecodeArgs<K> &a, Unit next, i
             }
             if (!ends)
                 continue;
-            if (alone) {
+            if constexpr (DEALT) {
+                if (fold && u.chunk >= D::JOIN) {
+                    Joined earlier = load_partial<K>(partial - D::JOIN * K::PARTIAL, i);
+                    join<K::MATRIX>(earlier, all);
+                    all = earlier;
+                }
+            }
+            if (alone && !more) {
                 put_result<K>(a, u.row, u.set, i, all.o, all.sum);
             } else {
                 store(partial + i, all.o);
@@ -391,6 +476,8 @@ template <class K> DEVICE void attend_units(const DecodeArgs<K> &a, Unit next, i
                     arrived[1] = u.row;
                     arrived[2] = u.set;
                     arrived[3] = u.cut.chunks;
+                    if (DEALT)
+                        arrived[4] = n - u.chunk;
                     if (arrived[0] && done < u.cut.chunks)
                         *counter = 0;
                 }
@@ -400,24 +487,31 @@ template <class K> DEVICE void attend_units(const DecodeArgs<K> &a, Unit next, i
         }
 #pragma unroll 1
         for (;;) { // a second time after the last unit, for its own count
-            if (last)
-                add_partials<K>(a, last_row, last_set, last_chunks, joined);
+            if (last) {
+                if constexpr (DEALT)
+                    add_pieces<K>(a, last_row, last_set, last_chunks, last_first, share);
+                else
+                    add_partials<K>(a, last_row, last_set, last_chunks, joined);
+            }
             if (!counted || n + 1 < last_unit)
                 break;
             counted = false;
             block_sync();
             last = arrived[0];
             last_row = arrived[1], last_set = arrived[2], last_chunks = arrived[3];
+            if (DEALT)
+                last_first = arrived[4];
         }
     }
     copy_wait<0>();
 }
 
-template <class K> // K: T KV HEADS KV_HEADS E BLOCK CONTEXT SCALE WINDOW SOFTCAP CHUNK MAX_CHUNKS MAX_ROWS WARPS STAGES SPREAD
+template <class K> // K: T KV HEADS KV_HEADS E BLOCK CONTEXT SCALE WINDOW SOFTCAP CHUNK MAX_CHUNKS REST MAX_ROWS WARPS STAGES SPREAD
 __device__ void attend_decode(const DecodeArgs<K> &a)
 {
     using D = DecodeShape<K>;
     static_assert(K::HEADS % K::KV_HEADS == 0, "kv heads must divide the heads");
+    static_assert(K::SPREAD < 2 || D::JOIN > 1, "a thread has the sums of one vector");
     static_assert(K::E % 8 == 0 && K::BLOCK % 8 == 0 && K::CHUNK % 16 == 0, "multiples of 8, 8, 16");
 
     char *shared = shared_memory(), *ring = shared + K::RING_AT; // [WARPS][STAGES] slots
@@ -433,7 +527,16 @@ __device__ void attend_decode(const DecodeArgs<K> &a)
     }
 
     // $step, $rows and $pages are written between programs only.
-    if constexpr (K::SPREAD) {
+    if constexpr (K::SPREAD == 2) {
+        Deal d;
+        const Unit u = deal_out<K>(a, d);
+        if (threadIdx.x == 0)
+            arrived[1] = arrived[2] = arrived[3] = arrived[4] = 0;
+        if (d.first < d.last)
+            attend_units<K>(a, u, d.first, d.last, false, d.share);
+        else if (blockIdx.x == 0)
+            wait_for_previous();
+    } else if constexpr (K::SPREAD) {
         Unit u = first_piece<K>(a); // read before the number of rows has arrived
         const int rows = least(a.step->decode_rows, K::MAX_ROWS), blocks = (int)gridDim.x - rows * K::HEAD_SETS;
         int turn = (int)blockIdx.x - rows * K::HEAD_SETS; // below 0: u begins the block's piece, its only one

@@ -51,6 +51,9 @@ local fields = {
   qkv_heads = config.flag(false),                                   -- names.qkv has the rows of a head's q, k and v together;
                                                                     -- names.q_bias and v_bias are its biases
   buckets = config.count(0, 1024, 0),                               -- rows of names.distances, biases by distance; 0: none
+  -- of the embeddings, added to what the first layer gives, which is then normed (names.convolution, convolution_norm): size, the
+  -- tokens that it reads, and activation. Empty: none
+  convolution = config.options({}),
   causal = config.flag(false),                                      -- a token sees its text up to itself
   -- tokens: no vector of a text, and those of the tokens are what the head makes of them
   pooling = config.word({ "none", "first", "last", "mean", "id", "tokens" }, "none"),
@@ -121,6 +124,12 @@ local function attention(c, x, name, layer)                         -- x [T, D]
   return blocks.project(nn.join_heads(y), name .. c.names.out, c.hidden, c.out_bias)
 end
 
+local function convolve(c, x)                                       -- x [T, D]
+  local at = c.convolution
+  local around = nn.neighbours(x, { from = -(at.size // 2), count = at.size })
+  return nn.act(blocks.project(around, c.names.convolution, c.hidden, true), at.activation)
+end
+
 local function feed_forward(c, x, name)                             -- x [T, D]
   local n, y = c.names, nil
   if n.gate_up then
@@ -183,7 +192,11 @@ return function(given)
   if c.project or columns ~= c.hidden then h = blocks.project(h, n.project, c.hidden, c.project_bias) end
   if normed and c.norm_projected then h = norm(c, h, normed) end
   h = nn.embedded(h)                                                -- [T, D]
-  for i = 0, c.layers - 1 do h = layer(c, h, i) end
+  local embedded = h
+  for i = 0, c.layers - 1 do
+    h = layer(c, h, i)
+    if i == 0 and c.convolution.size then h = norm(c, h + convolve(c, embedded), n.convolution_norm) end
+  end
   if c.norm_first then h = norm(c, h, n.final_norm) end
   if c.pooling == "none" then return nn.vectors(h) end
   if c.pooling == "tokens" then return nn.vectors(head(c, h)) end   -- [T, outputs]

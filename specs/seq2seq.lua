@@ -36,6 +36,7 @@ local fields = {
   norm_kind = config.word({ "layer", "rms" }, "layer"),
   norm_eps = config.number(0, 1, 1e-5),
   norm_embedding = config.flag(false),                              -- a norm after the embedding
+  norm_words = config.flag(false),                                  -- in the decoder it stands before the positions
   final_norm = config.flag(false),                                  -- a norm after the last layer (with pre)
   bias = config.flag(true),                                         -- of linears
   scale_scores = config.flag(true),                                 -- by E^-1/2
@@ -52,8 +53,10 @@ local fields = {
   part = config.word({ "both", "encoder", "reader" }, "both"),      -- encoder: without the decoder; reader: the decoder reads
                                                                     -- the source's text, one token later
   start = config.count(0, 2 ^ 24, 0),                               -- the token before the first one, of a reader
+  wraps = config.flag(false),                                       -- it is the last one of the text
+  end_id = config.count(-1, 2 ^ 31 - 1, -1),                        -- classes of a text: those of this token; -1: of its last
   classes = config.count(0, 2 ^ 20, 0),                             -- rows of names.classifier; 0: none
-  classes_of = config.word({ "text", "tokens" }, "text"),           -- of its last token, through names.dense; or of each token
+  classes_of = config.word({ "text", "tokens" }, "text"),           -- of one token, through names.dense; or of each token
   names = config.options({}),                                       -- those that differ from the table above
   unused = config.options({}),                                      -- tensors that older checkpoints have
 }
@@ -78,8 +81,13 @@ end
 -- The embedded tokens of a side.                                      [T, D]
 local function embed(c, s, embedding)
   local h = nn.embed(nn.ids(), embedding)
-  if c.part == "reader" and s.name == "decoder" then h = nn.previous(h, nn.rows(embedding, c.start, 1)) end
+  if c.part == "reader" and s.name == "decoder" then
+    h = c.wraps and nn.neighbours(h, { from = -1, count = 1, ring = true })
+      or nn.previous(h, nn.rows(embedding, c.start, 1))
+  end
   if c.scale_embedding then h = h * math.sqrt(c.hidden) end
+  local normed = not c.norm_embedding
+  if c.norm_words and s.name == "decoder" then h, normed = norm(c, h, s.name .. c.names.embedding_norm), true end
   if c.positions > 0 then
     local w = nn.weight(s.name .. c.names.positions .. ".weight", { c.positions, c.hidden })
     h = h + nn.positions(w, c.first_position)
@@ -88,7 +96,7 @@ local function embed(c, s, embedding)
     for k, v in pairs(c.sinusoid) do options[k] = v end
     h = h + nn.positions(nn.sinusoid(options), c.first_position)
   end
-  return c.norm_embedding and norm(c, h, s.name .. c.names.embedding_norm) or h
+  return normed and h or norm(c, h, s.name .. c.names.embedding_norm)
 end
 
 -- h + block(h), with the norm before the block or after the sum
@@ -171,7 +179,8 @@ local function vectors(c, h)                                        -- h [T, D]
   end
   if c.classes == 0 then return nn.vectors(h) end
   if c.classes_of == "tokens" then return nn.vectors(linear(h, c.names.classifier, c.classes)) end
-  local y = nn.act(linear(nn.select_last(h), c.names.dense, c.hidden), "tanh")
+  local of = c.end_id >= 0 and nn.select_id(h, c.end_id) or nn.select_last(h)
+  local y = nn.act(linear(of, c.names.dense, c.hidden), "tanh")
   return nn.vectors(h, linear(y, c.names.classifier, c.classes))
 end
 

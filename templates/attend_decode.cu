@@ -29,8 +29,10 @@
 //@ consts  HEAD_SETS: KV_HEADS * ceil_div(HEADS / KV_HEADS, SET)  PARTIAL: round_up(SET * (HEAD_DIM + 2), 4)
 //@ consts  TILE: MATRIX || HEAD_DIM <= 64 ? 16 : HEAD_DIM <= 128 ? 8 : 4
 //@ consts  LINE: round_up(HEAD_DIM, 16) * sizeof(KV)  PITCH: LINE % 128 == 0 ? LINE : round_up(LINE, 32) + 16  SLOT_BYTES: 2 * TILE * PITCH  MERGE_PITCH: round_up(HEAD_DIM, 16) + 4
-//    SPREAD: a block takes one (row, head set), as soon as an SM has room for it (attend_decode.cuh).
-//@ tune    SPREAD: 0 1
+//    SPREAD 1: a block takes one (row, head set), as soon as an SM has room for it. 2: blocks have equal numbers of units
+//    (attend_decode.cuh; measured with heads of 128: docs/decisions/021-split-kv-attention.md).
+//@ tune    SPREAD: 0 1 2
+//@ plain:  prefer SPREAD=2 if DECODE && BUCKET > 8 && BUCKET <= 64 && !FIXED && ARCH == 90 && MATRIX && HEAD_DIM == 128 && SET <= 4
 //@ plain:  prefer SPREAD=1 if DECODE && BUCKET > (HEAD_DIM <= 64 && SET <= 8 ? 32 : 64) && !FIXED && ARCH == 90 && MATRIX
 //@ prefer  SPREAD=0
 //    BLOCKS per SM. Before sm_90, a head_dim that is no multiple of 16 needs more registers than two blocks leave.
@@ -53,14 +55,15 @@
 //@ shared  STATS   WARPS * 2 * SET * 4
 //@ shared  QUERY   MATRIX ? 0 : SET * HEAD_DIM * 4
 //@ shared  BEFORE  SPREAD ? 0 : (MAX_ROWS + 1) * 4  // chunks of earlier rows
-//@ shared  ARRIVED 4 * 4               // whether this block was the last, row, set, chunks
+//@ shared  ARRIVED 5 * 4               // whether this block was the last, row, set, chunks, first unit
 //@ shared  UNIT    SPREAD ? 0 : 3 * 4               // first unit, last + 1, whether whole groups
 //@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 8 == 0 && HEAD_DIM >= 16 && HEAD_DIM <= 256 && PAGE % 8 == 0
 //@ fits    sizeof(KV) > 1
+//@ fits    SPREAD < 2 || SET * HEAD_DIM <= WARPS * 128
 //@ fits    SHARED <= SMEM && BEAM_LANES == (BEAMS > 0)
 //    Several blocks per SM; eight warps have few registers each.
 //@ prefer  other if WARPS * SLOT_BYTES > 40000 || (WARPS == 8 && (!MATRIX || SET > 8))
-//@ launch  grid SPREAD ? S * HEAD_SETS + (MAX_CHUNKS > 1 ? BLOCKS * SMS : 0) : min(BLOCKS * SMS, S * HEAD_SETS * MAX_CHUNKS)    block WARPS * 32
+//@ launch  grid SPREAD == 1 ? S * HEAD_SETS + (MAX_CHUNKS > 1 ? BLOCKS * SMS : 0) : min(BLOCKS * SMS, S * HEAD_SETS * MAX_CHUNKS)    block WARPS * 32
 //@ scratch partials 4 * S_MAX * HEAD_SETS * MAX_CHUNKS * PARTIAL
 //@ zeroed  counters 4 * S_MAX * HEAD_SETS
 //@ moves   S * CONTEXT * KV_HEADS * HEAD_DIM * sizeof(KV)
@@ -73,7 +76,7 @@ struct Config {
     using KV = @KV@;
     static constexpr int HEADS = @HEADS@, KV_HEADS = @KV_HEADS@, E = @HEAD_DIM@;
     static constexpr int BLOCK = @PAGE@, CONTEXT = @LENGTH@, MAX_ROWS = @MAX_ROWS@;
-    static constexpr int WINDOW = @WINDOW@, CHUNK = @CHUNK@, MAX_CHUNKS = @MAX_CHUNKS@;
+    static constexpr int WINDOW = @WINDOW@, CHUNK = @CHUNK@, MAX_CHUNKS = @MAX_CHUNKS@, REST = 0;
     static constexpr float SCALE = @SCALE@, SOFTCAP = @SOFTCAP@;
     static constexpr int WARPS = @WARPS@, STAGES = @STAGES@, BLOCKS = @BLOCKS@, BEAMS = @BEAM_LANES@, SPREAD = @SPREAD@;
     static constexpr bool MATRIX = @MATRIX@;

@@ -33,16 +33,18 @@
 //    SLOT_BYTES: codes of 16 keys and values, their scales, a key and a value of x; a multiple of 128 for swizzled rows.
 //@ consts  PITCH: HEAD_DIM % 128 == 0 ? HEAD_DIM : round_up(HEAD_DIM, 32) + 16
 //@ consts  SLOT_BYTES: round_up(2 * 16 * PITCH + 64 + APPEND * 2 * HEAD_DIM * sizeof(X), 128)  MERGE_PITCH: HEAD_DIM + 4
-//    SPREAD: as in attend_decode.cu.
-//@ tune    SPREAD: 0 1
+//    SPREAD: as in attend_decode.cu. REST: with 2,049 positions a block has four chunks, not five.
+//@ tune    SPREAD: 0 1 2
+//@ plain:  prefer SPREAD=2 if DECODE && BUCKET > 16 && BUCKET <= 64 && !FIXED && ARCH == 90 && HEAD_DIM == 128 && SET <= 4
 //@ plain:  prefer SPREAD=1 if DECODE && BUCKET > 64 && !FIXED && ARCH == 90 && HEAD_DIM == 128 && SET <= 8
 //@ prefer  SPREAD=0
+//@ consts  REST: SPREAD == 2 ? CHUNK / 2 : 0
 //@ tune    WARPS: 4 8 2  STAGES: 3 4 2  BLOCKS: 3 2 1 4 5 6
-//@ order   CHUNK WARPS
-//    Chunks of CHUNK positions by WARPS warps: 2564 is 256 by 4.
-//@ sums    attend_paged = chunks CHUNK * 10 + WARPS
+//@ order   CHUNK WARPS SPREAD
+//    Chunks of CHUNK positions by WARPS warps: 2564 is 256 by 4; 102564 with a REST.
+//@ sums    attend_paged = chunks CHUNK * 10 + WARPS + (SPREAD == 2 ? 100000 : 0)
 //@ prefer  WARPS=4
-//@ plain:  prefer BLOCKS=4 STAGES=2 if SPREAD
+//@ plain:  prefer BLOCKS=4 STAGES=2 if SPREAD == 1
 //@ prefer  STAGES=3
 //@ append: prefer BLOCKS=2
 //@ prefer  BLOCKS=4 if SET <= 8 && HEAD_DIM <= 64 && T_MAX > 16
@@ -52,13 +54,14 @@
 //@ shared  MERGE   WARPS * SET * MERGE_PITCH * 4
 //@ shared  STATS   WARPS * 2 * SET * 4
 //@ shared  BEFORE  SPREAD ? 0 : (MAX_ROWS + 1) * 4  // chunks of earlier rows
-//@ shared  ARRIVED 4 * 4               // whether this block was the last, row, set, chunks
+//@ shared  ARRIVED 5 * 4               // whether this block was the last, row, set, chunks, first unit
 //@ shared  UNIT    SPREAD ? 0 : 3 * 4               // first unit, last + 1, whether whole groups
 //@ fits    HEADS % KV_HEADS == 0 && HEAD_DIM % 16 == 0 && HEAD_DIM <= 256 && PAGE % 8 == 0 && sizeof($k) == 1
 //@ append: fits DECODE && SET == HEADS / KV_HEADS
+//@ fits    SPREAD < 2 || SET * HEAD_DIM <= WARPS * 128
 //@ fits    SHARED <= SMEM
 //@ append: prefer other if T_MAX > 8
-//@ launch  grid SPREAD ? S * HEAD_SETS + (MAX_CHUNKS > 1 ? BLOCKS * SMS : 0) : min(BLOCKS * SMS, S * HEAD_SETS * MAX_CHUNKS)    block WARPS * 32
+//@ launch  grid SPREAD == 1 ? S * HEAD_SETS + (MAX_CHUNKS > 1 ? BLOCKS * SMS : 0) : min(BLOCKS * SMS, S * HEAD_SETS * MAX_CHUNKS)    block WARPS * 32
 //@ scratch partials 4 * S_MAX * HEAD_SETS * MAX_CHUNKS * PARTIAL
 //@ zeroed  counters 4 * S_MAX * HEAD_SETS
 //@ moves   S * CONTEXT * KV_HEADS * (HEAD_DIM + 2)
@@ -73,7 +76,7 @@ struct Config {
     using KV = Code;
     static constexpr int HEADS = @HEADS@, KV_HEADS = @KV_HEADS@, E = @HEAD_DIM@, ROT = @ROT@;
     static constexpr int BLOCK = @PAGE@, CONTEXT = @LENGTH@, MAX_ROWS = @MAX_ROWS@;
-    static constexpr int WINDOW = @WINDOW@, CHUNK = @CHUNK@, MAX_CHUNKS = @MAX_CHUNKS@;
+    static constexpr int WINDOW = @WINDOW@, CHUNK = @CHUNK@, MAX_CHUNKS = @MAX_CHUNKS@, REST = @REST@;
     static constexpr float SCALE = @SCALE@, SOFTCAP = @SOFTCAP@, EPS = @EPS@;
     static constexpr int WARPS = @WARPS@, STAGES = @STAGES@, BLOCKS = @BLOCKS@, BEAMS = @BEAM_LANES@, SPREAD = @SPREAD@;
     static constexpr bool MATRIX = true, FP8 = @FP8@, APPEND = @APPEND@, NORM = @NORM@;

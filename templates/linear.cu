@@ -49,10 +49,11 @@
 //    KEPT_BYTES: logits of a segment until it is whole. With fixed sums nothing reads segments, so all logits are written.
 //@ head:   consts SEGMENTS: logits(y) && !FIXED  KEPT_BYTES: SEGMENTS * M * 1024
 //    A block takes all shared memory of an SM; for a matrix below 32 MB it takes half, so that the next kernel can start
-//    beside it. CHUNK_MAX (k of a row in one bulk copy): rows of 4 KB are read faster than rows of 2 KB, if three chunks
-//    fit.
-//@ consts  X_ROW_BYTES: round_up(2 * K, 128) + 64  HALF_SMEM: SM_SMEM / 2 - 1024
-//@ tune    BYTES: HALF_SMEM SMEM
+//    beside it. MOST_SMEM leaves room for a block of attention. CHUNK_MAX (k of a row in one bulk copy): rows of 4 KB are read
+//    faster than rows of 2 KB, if three chunks fit.
+//@ consts  X_ROW_BYTES: round_up(2 * K, 128) + 64  HALF_SMEM: SM_SMEM / 2 - 1024  MOST_SMEM: SM_SMEM - 90112
+//@ tune    BYTES: HALF_SMEM SMEM MOST_SMEM
+//@ prefer  BYTES=MOST_SMEM if NORM == 1 && N * K >= 8000000 && N * K < 16000000 && M <= 2 && !LAST && ARCH == 90
 //@ prefer  BYTES=SMEM if N * K >= 16000000 || M * X_ROW_BYTES > 36864
 //@ prefer  BYTES=HALF_SMEM
 //@ consts  BLOCKS_PER_SM: BYTES > HALF_SMEM ? 1 : 2
@@ -69,9 +70,18 @@
 //@ shared  KEPT     KEPT_BYTES
 //@ shared  X        M * X_ROW_BYTES
 //@ shared  RING     SLOTS * SLOT_BYTES align 128
-//@ tune    IN_FLIGHT: 32768 49152 65536 98304
+//    Copies under way delay x on its way from L2: small matrices, which are there soon, take few
+//    (docs/decisions/006-programmatic-dependent-launch.md).
+//@ tune    IN_FLIGHT: 16384 32768 49152 65536 98304
 //@ prefer  IN_FLIGHT=49152 if BYTES > HALF_SMEM
+//@ plain:  prefer IN_FLIGHT=16384 if RES == 1 && N * K >= 4000000 && N * K < 8000000 && ARCH == 90
+//@ plain, append: prefer IN_FLIGHT=32768 if N * K < 8000000 && ARCH == 90
 //@ prefer  IN_FLIGHT=65536
+//    SPARE: SMs without a block: of o, where attention's blocks end late, and of down.
+//@ plain:  tune SPARE: 0 4 8
+//@ plain:  prefer SPARE=8 if RES == 1 && N == K && N * K >= 16000000 && M == 1 && ARCH == 90
+//@ plain:  prefer SPARE=4 if RES == 1 && N % 1024 == 0 && N * K >= 16000000 && (M == 1 || N * K < 20000000) && ARCH == 90
+//@ plain:  prefer SPARE=0
 //@ plain:  consts THREADS: RES == 2 ? 288 + 32 * M : 320
 //@ sums    linear = chains 8
 //@ needs   TMA
@@ -80,7 +90,8 @@
 //@ sum:    fits RANKS > 1 && Y == X && N % 2 == 0
 //    Three slots behind x, wherever the ring begins.
 //@ fits    X_AT + M * X_ROW_BYTES + 128 + 3 * SLOT_BYTES <= BYTES
-//@ plain, append, sum: launch grid min(SMS, ceil_div(N, 8))   block THREADS   smem BYTES
+//@ plain:  launch grid min(SMS - SPARE, ceil_div(N, 8))   block THREADS   smem BYTES
+//@ append, sum: launch grid min(SMS, ceil_div(N, 8))   block THREADS   smem BYTES
 //@ head:   launch grid min(min(SMS, 192), ceil_div(N, 8))   block THREADS   smem BYTES
 //@ moves   2 * N * K
 //@ flops   2 * (LAST ? S : T) * N * K

@@ -41,9 +41,13 @@
 //@ plain, append, head: consts BRICK_K: 128  X_BYTES: M * 3 * (round_up(K, 128) + 64)
 //@ fp8, fp8_append: consts BRICK_K: 128  X_ROW_BYTES: K * 2 + 16  X_BYTES: M * X_ROW_BYTES
 //    A block takes all shared memory of an SM, or half, so that the next kernel can start beside it: q, k and v, beside which
-//    attention starts, and other small layers. All of it is faster for the rest
-//    (docs/decisions/033-quantised-weights-by-bulk-copies.md).
-//@ tune    BYTES: HALF_SMEM SMEM
+//    attention starts, and other small layers. All of it is faster for the rest, and of int4 what leaves room for attention
+//    (MOST_SMEM) for some (docs/decisions/033-quantised-weights-by-bulk-copies.md).
+//@ consts  MOST_SMEM: SM_SMEM - 79872
+//@ tune    BYTES: HALF_SMEM SMEM MOST_SMEM
+//@ append: prefer BYTES=MOST_SMEM if BITS == 4 && N * K >= 16000000 && ARCH == 90
+//@ plain:  prefer BYTES=MOST_SMEM if BITS == 4 && (GLU || K > N) && N * K >= 16000000 && N * K < 40000000 && ARCH == 90
+//@ plain:  prefer BYTES=HALF_SMEM if BITS == 4 && RES && N == K && N * K < 20000000 && M == 1 && ARCH == 90
 //@ prefer  BYTES=HALF_SMEM if APPEND || (N < 8192 && K < 4096)
 //@ prefer  BYTES=SMEM
 //@ consts  BLOCKS_PER_SM: BYTES > HALF_SMEM ? 1 : 2
@@ -62,6 +66,9 @@
 //@ consts  ROUND_TILES: min(min(ROUND_MOST, 32 / M), SEGMENTS ? 16 : ceil_div(ceil_div(N, 16), 132))
 //@ consts  SLOT_BYTES: CHUNK * (256 * BITS + 16 * 128 / GROUP * (SCALES == 0 ? 2 : SCALES == 1 ? 3 : SCALES == 2 ? 4 : 8))
 //@ tune    IN_FLIGHT: 49152 65536 98304 32768
+//@ prefer  IN_FLIGHT=49152 if BYTES == MOST_SMEM
+//@ plain:  prefer IN_FLIGHT=49152 if BITS == 4 && RES && N * K >= 40000000 && ARCH == 90
+//@ plain, append: prefer IN_FLIGHT=32768 if BITS == 4 && BYTES == HALF_SMEM && K >= 2048 && ARCH == 90
 //@ prefer  IN_FLIGHT=65536
 //@ consts  STAGES: min((BYTES - BESIDE_RING) / SLOT_BYTES, 16)
 //@ shared  BARRIERS 256

@@ -48,6 +48,7 @@ typedef struct TuningFile {
     const char *device; /* "NVIDIA H200" */
     const char *made;   /* with which versions, on which machine; NULL: it does not say */
     bool any_order;
+    double rate;   /* GB/s of copies inside the GPU's memory when it was made; 0: it does not say */
     uint64_t hash; /* of its text */
 } TuningFile;
 

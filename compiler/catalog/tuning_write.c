@@ -49,11 +49,12 @@ const char *tuning_text(const TuningFile *file, const TuningEntry *entries, size
 {
     const TuningEntry **sorted = arena_array(keep, const TuningEntry *, n);
     const char *made = file->made ? arena_printf(keep, "  made = \"%s\",\n", file->made) : "";
+    const char *rate = file->rate > 0 ? arena_printf(keep, "  rate = %.0f,\n", file->rate) : "";
     const char *text =
         arena_printf(keep,
                      "-- Written by ftxc tune; docs/tuning.md explains it. What no longer applies is ignored.\n"
-                     "return {\n  gpu = \"%s\",\n%s  any_order = %s,\n  entries = {\n",
-                     file->device, made, file->any_order ? "true" : "false");
+                     "return {\n  gpu = \"%s\",\n%s%s  any_order = %s,\n  entries = {\n",
+                     file->device, made, rate, file->any_order ? "true" : "false");
 
     for (size_t i = 0; i < n; i++)
         sorted[i] = &entries[i];

@@ -34,6 +34,8 @@ enum { REPEAT = 5, REPEAT_LONG = 2, LONG = 1024 /* tokens of a step */ };
 enum { ALGORITHMS = 8, ROWS_STEP = 64, FINE = 2048, COARSE = 512 };
 
 static const double FOR_BORDERS = 0.15; /* of the time, with --any-order */
+static const double WELL = 0.96;        /* of the rate of its kind a GPU has at least */
+static const size_t RATE_BYTES = (size_t)512 << 20;
 
 #define AT(field) offsetof(Options, field)
 static const Option table[] = {
@@ -69,6 +71,7 @@ typedef struct Tuner {
     const char *out;
     TuningFile file;
     Tuning before; /* the entries of the file that is there */
+    TuneEntries decided;
     Spec spec;
     struct {
         Program *at;
@@ -262,15 +265,6 @@ static void say(void *user, const char *what, size_t done, size_t all)
 
 /* --- the file ---------------------------------------------------------------------------------------- */
 
-static bool is_measured(const TuningEntry *e, const TuningEntry *entries, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(e->kernel, entries[i].kernel) == 0 && strcmp(e->program, entries[i].program) == 0 &&
-            strcmp(e->shape, entries[i].shape) == 0)
-            return true;
-    return false;
-}
-
 static bool write_file(Tuner *t, const char *text, FtxError *err)
 {
     FileOut *out;
@@ -284,21 +278,16 @@ static bool write_file(Tuner *t, const char *text, FtxError *err)
     return file_commit(out, err) == FTX_OK;
 }
 
-/* What was found, and the entries of the file for other kernels, programs and shapes. */
+/* What was found, and what the file held of kernels, programs and shapes that were not decided. */
 static void keep_entries(void *user, const TuningEntry *entries, size_t n)
 {
     Tuner *t = user;
     Arena *keep = arena_open();
-    TuningEntry *all = arena_array(keep, TuningEntry, n + t->before.entries.n);
+    TuneEntries all = {0};
     FtxError err;
-    size_t count = 0;
 
-    for (size_t i = 0; i < n; i++)
-        all[count++] = entries[i];
-    for (size_t i = 0; i < t->before.entries.n; i++)
-        if (!is_measured(&t->before.entries.at[i], entries, n))
-            all[count++] = t->before.entries.at[i];
-    if (!write_file(t, tuning_text(&t->file, all, count, keep), &err)) {
+    tune_merge(entries, n, &t->before, &t->decided, keep, &all);
+    if (!write_file(t, tuning_text(&t->file, all.at, all.n, keep), &err)) {
         command_say(err.text);
         t->unwritten = true;
     }
@@ -498,7 +487,10 @@ static bool find_borders(Tuner *t, const Catalog *c, Target target, const TuneMa
     for (size_t i = 0; i < all.n; i++)
         if (in_list(t->o->buckets, all.at[i].most) && all.at[i].most <= (all.at[i].decode ? l->sequences : l->context))
             *(TuneBorder *)arena_push(t->keep, borders) = all.at[i];
-    return tune_borders(&borders, r->entries, r->n, &t->file, m, t->keep, r) || diag_machine(d, "%s", t->why);
+    if (!tune_borders(&borders, r->entries, r->n, &t->file, m, t->keep, r))
+        return diag_machine(d, "%s", t->why);
+    tune_decided_borders(&borders, r, t->keep, &t->decided);
+    return true;
 }
 
 static void report_borders(const TuneResult *r)
@@ -543,6 +535,27 @@ static const char *made_with(const CudaFacts *f, Arena *keep)
     return device_cuda_blas(&version, NULL) ? text
                                             : arena_printf(keep, "%s, cuBLASLt %zu.%zu.%zu", text, version / 10000,
                                                            version / 100 % 100, version % 100);
+}
+
+/* The rate of the GPU's memory, which goes into the file: the best that is known of this kind. A GPU that is slower now does not
+ * have the times of its kind. */
+static bool measure_rate(Tuner *t, Diag *d)
+{
+    const TuningFile *before = t->before.files.n ? t->before.files.at[0] : NULL;
+    CudaFacts facts;
+    FtxError err;
+    double rate;
+
+    if (device_cuda_facts(0, &facts, &err) ||
+        device_cuda_rate(0, facts.memory_free / 8 < RATE_BYTES ? facts.memory_free / 8 : RATE_BYTES, &rate, &err))
+        return diag_machine(d, "%s", err.text);
+    if (before && rate < WELL * before->rate)
+        command_print(
+            "ftxc: copies in this GPU's memory reach %.0f GB/s, and reached %.0f when %s was made: others use the "
+            "GPU, or it is unwell, and what is measured now may not hold\n",
+            rate, before->rate, t->out);
+    t->file.rate = before && before->rate > rate ? before->rate : rate;
+    return true;
 }
 
 static bool find_gpu(Tuner *t, Targets *targets, Diag *d)
@@ -599,8 +612,9 @@ static bool tune(Tuner *t, Diag *d)
         !passes_run_graph(t->spec.graph, precision, &(Dump){0}, d) || !catalog_open(t->keep, &catalog, d))
         return false;
     t->out = t->o->out ? t->o->out : tunings_default(&t->spec, t->file.device, t->keep);
-    if (!read_before(t, d) || !passes_tunable(t->spec.graph, &catalog, targets.at[0], precision, t->file.any_order,
-                                              wanted, t, &cases, t->keep, d))
+    if (!read_before(t, d) || !measure_rate(t, d) ||
+        !passes_tunable(t->spec.graph, &catalog, targets.at[0], precision, t->file.any_order, wanted, t, &cases,
+                        t->keep, d))
         return false;
     if (!cases.n)
         return diag_error(d, (Loc){t->compile.spec, 0}, "no kernel with tuned constants in these programs on %s",
@@ -619,8 +633,10 @@ static bool tune(Tuner *t, Diag *d)
     if (!tune_search(&cases, &t->file, &machine, t->keep, &r) || t->broken)
         return diag_machine(d, "%s", t->why);
     t->end = end;
+    tune_decided(&cases, &r, t->keep, &t->decided);
     if (t->file.any_order && !r.stopped && (!find_borders(t, &catalog, targets.at[0], &machine, &r, d) || t->broken))
         return t->broken ? diag_machine(d, "%s", t->why) : false;
+    keep_entries(t, r.entries, r.n);
     report(&cases, &r, t);
     report_borders(&r);
     return !t->unwritten || diag_machine(d, "%s was not written", t->out);

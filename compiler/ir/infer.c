@@ -369,6 +369,12 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
                               (long long)size(x, 1));
         *out = x;
         return true;
+    case OP_NEIGHBOURS:
+        if (!want_rank(q, 0, 2) || !want_activation(q, 0) || !want_token_rows(q) || !want_range(q, "from", -64, 64) ||
+            !want_range(q, "count", 1, 64) || !want_range(q, "ring", 0, 1))
+            return false;
+        *out = ir_shape(2, x.dim[0], ir_const(size(x, 1) * get(q, "count")), (Dim){0});
+        return true;
     case OP_LINEAR: return infer_linear(q, out);
     case OP_MUL:
         if (is_factor(q, shape_of(q, 1), x)) {

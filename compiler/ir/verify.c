@@ -105,8 +105,9 @@ static bool verify_sides(const Graph *g, Diag *d)
         }
         if (g->kind != FTX_MODEL_SEQ2SEQ && (v->op == OP_CROSS_CACHE || v->op == OP_CROSS_APPEND))
             return diag_error(d, v->loc, "%%%u = %s needs a graph of kind seq2seq", id, ir_op_name(v->op));
-        if (v->op == OP_PREVIOUS && !encoder[id])
-            return diag_error(d, v->loc, "%%%u = previous stands in an encoder, whose steps have whole texts", id);
+        if ((v->op == OP_PREVIOUS || v->op == OP_NEIGHBOURS) && !encoder[id])
+            return diag_error(d, v->loc, "%%%u = %s stands in an encoder, whose steps have whole texts", id,
+                              ir_op_name(v->op));
         if (g->kind == FTX_MODEL_ENCODER && (v->op == OP_CACHE || v->op == OP_APPEND || v->op == OP_SAMPLE))
             return diag_error(d, v->loc, "%%%u = %s cannot stand in an encoder", id, ir_op_name(v->op));
     }

@@ -366,6 +366,21 @@ static int nn_previous(lua_State *L)
         L, value_add(L, OP_PREVIOUS, nn_value(L, 1, "previous: x"), nn_value(L, 2, "previous: first"), 0, NULL));
 }
 
+/* nn.neighbours(x, { from, count, ring }) */
+static int nn_neighbours(lua_State *L)
+{
+    const Id x = nn_value(L, 1, "neighbours: x");
+    Attrs attrs = {0};
+
+    if (!arg_options(L, 2, "from count ring", "neighbours"))
+        return sandbox_fail(L, "neighbours takes a table with the fields from and count");
+    attrs_int(&attrs, "from", (int64_t)arg_option_number(L, 2, "from", 0, "neighbours"));
+    attrs_int(&attrs, "count", arg_option_count(L, 2, "count", 0, MAX_SIZE, 0, "neighbours"));
+    if (arg_option_flag(L, 2, "ring", "neighbours"))
+        attrs_int(&attrs, "ring", 1);
+    return value_push(L, value_add(L, OP_NEIGHBOURS, x, 0, 0, &attrs));
+}
+
 static int nn_select_first(lua_State *L)
 {
     return value_push(L, value_add(L, OP_SELECT_FIRST, nn_value(L, 1, "select_first: x"), 0, 0, NULL));
@@ -533,6 +548,7 @@ int nn_open(lua_State *L)
         {"select_last", nn_select_last},
         {"select_id", nn_select_id},
         {"previous", nn_previous},
+        {"neighbours", nn_neighbours},
         {"xielu", nn_xielu},
         {"sample", nn_sample},
         {"width", nn_width},

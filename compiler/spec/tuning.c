@@ -55,16 +55,17 @@ static bool flag_field(lua_State *L, int table, const char *field)
     return on;
 }
 
-static double time_field(lua_State *L, int table, const char *field)
+/* 0: there is none. unit: of the number, for messages. */
+static double number_field(lua_State *L, int table, const char *field, const char *unit)
 {
-    double us;
+    double number;
 
     lua_getfield(L, table, field);
-    us = lua_isnil(L, -1) ? 0 : lua_tonumber(L, -1);
-    if (!lua_isnil(L, -1) && (lua_type(L, -1) != LUA_TNUMBER || !(us > 0 && us < 1e12)))
-        fail(L, field, "microseconds");
+    number = lua_isnil(L, -1) ? 0 : lua_tonumber(L, -1);
+    if (!lua_isnil(L, -1) && (lua_type(L, -1) != LUA_TNUMBER || !(number > 0 && number < 1e12)))
+        fail(L, field, unit);
     lua_pop(L, 1);
-    return us;
+    return number;
 }
 
 /* In the order of the names: Lua's order of a table's fields follows from addresses. */
@@ -169,8 +170,8 @@ static void read_entry(lua_State *L, TuningReader *r)
     e.program = text_field(L, table, "program");
     e.shape = text_field(L, table, "shape");
     e.avoid = flag_field(L, table, "avoid");
-    e.us = time_field(L, table, "us");
-    e.untuned_us = time_field(L, table, "untuned");
+    e.us = number_field(L, table, "us", "microseconds");
+    e.untuned_us = number_field(L, table, "untuned", "microseconds");
     if (strcmp(e.kernel, TUNING_BORDER) == 0) {
         e.most = rows_field(L, table);
     } else {
@@ -198,6 +199,7 @@ static int run_tuning(lua_State *L)
         r->file->made = text_field(L, 2, "made");
     lua_settop(L, 2);
     r->file->any_order = flag_field(L, 2, "any_order");
+    r->file->rate = number_field(L, 2, "rate", "GB/s");
     lua_getfield(L, 2, "entries");
     if (!lua_istable(L, 3))
         fail(L, "entries", "a list");

@@ -107,4 +107,17 @@ bool tune_search(TuneCases *cases, const TuningFile *file, const TuneMachine *m,
 bool tune_borders(const TuneBorders *borders, const TuningEntry *entries, size_t n, const TuningFile *file,
                   const TuneMachine *m, Arena *keep, TuneResult *out);
 
+typedef struct TuneEntries {
+    TuningEntry *at;
+    size_t n, cap;
+} TuneEntries;
+
+/* merge.c. Adds what the search has decided: kernels of programs that were compared with the untuned model, and borders. Nothing
+ * is decided by a search that was stopped. Of a decided entry kernel, program and shape are set. */
+void tune_decided(const TuneCases *cases, const TuneResult *r, Arena *keep, TuneEntries *decided);
+void tune_decided_borders(const TuneBorders *borders, const TuneResult *r, Arena *keep, TuneEntries *decided);
+/* Adds what the file holds then: what was found, and of `before` what was neither found again nor decided. */
+void tune_merge(const TuningEntry *found, size_t n, const Tuning *before, const TuneEntries *decided, Arena *keep,
+                TuneEntries *out);
+
 #endif

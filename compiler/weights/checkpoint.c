@@ -333,8 +333,17 @@ const char *tensor_shape(const Tensor *t, Arena *a)
     return arena_printf(a, "[%s]", s);
 }
 
+/* A kernel of a convolution [N,C,K], which is the matrix [N, C * K]. */
+static bool is_convolution(const Tensor *t, const Shape *s)
+{
+    return t->rank == 3 && s->rank == 2 && !t->coded && t->dim[0] == s->dim[0].n && t->dim[2] > 0 &&
+           s->dim[1].n % t->dim[2] == 0 && t->dim[1] == s->dim[1].n / t->dim[2];
+}
+
 bool tensor_has_shape(const Tensor *t, const Shape *s)
 {
+    if (is_convolution(t, s))
+        return true;
     const uint32_t most = t->rank > s->rank ? t->rank : s->rank;
 
     for (uint32_t i = 1; i <= most; i++) { /* from the last */

@@ -103,11 +103,17 @@ static bool take_scales(Stored *s, const char *module, StoredCodes *m)
     return stored_matrix(s, m->scales, m->rows, groups);
 }
 
+/* The order of a row's elements. actorder "group" ("dynamic" and true mean the same) always comes with weight_g_idx. */
 static bool check_order(Stored *s, const char *module, const StoredCodes *m)
 {
     const Tensor *t = stored_take(s, module, ".weight_g_idx");
+    const json_t *order = json_object_get(only_scheme(s), "actorder");
+    const char *word = json_is_true(order) ? "group" : json_string_value(order);
 
-    return !t || stored_order(s, t, m, "actorder", "actorder=weight or without");
+    if (t)
+        return stored_order(s, t, m, "actorder", "actorder=weight or without");
+    return !word || (strcmp(word, "group") != 0 && strcmp(word, "dynamic") != 0) || m->group == m->columns ||
+           stored_wrong(s, m->codes, "has no \"%.200s.weight_g_idx\" beside it, which actorder asks for", module);
 }
 
 static int64_t stored_i64(const Tensor *t, int64_t i)
@@ -194,31 +200,33 @@ static bool check_format(const Stored *s, const json_t *of)
     return i < LEN(formats) ||
            stored_refuse(s,
                          "the format \"%.100s\" of compressed-tensors is not read, only pack-quantized, int-quantized "
-                         "and float-quantized; compile the original checkpoint with -D precision.weights=int4 or int8",
+                         "and float-quantized" STORED_ORIGINAL,
                          format);
 }
 
 bool compressed_read(Stored *s)
 {
-    static const char *const unread[] = {".input_scale",  ".input_zero_point", ".input_global_scale",
-                                         ".output_scale", ".k_scale",          ".v_scale",
-                                         ".q_scale"};
     json_t *groups = json_object_get(s->config, "config_groups"), *group;
-    const char *name;
+    const char *name, *sparsity;
 
     if (!check_format(s, s->config))
         return false;
     if (json_object_size(json_object_get(s->config, "transform_config")))
-        return stored_refuse(s, "\"transform_config\" rotates matrices, which is not read");
+        return stored_refuse(s, "\"transform_config\" rotates matrices, which is not read" STORED_ORIGINAL);
+    if (!stored_word(s, json_object_get(s->config, "sparsity_config"), "format", "dense", &sparsity))
+        return false;
+    if (strcmp(sparsity, "dense") != 0)
+        return stored_refuse(
+            s, "\"sparsity_config\" has the format \"%.100s\", which is not read, only dense" STORED_ORIGINAL,
+            sparsity);
     json_object_foreach(groups, name, group) if (!check_format(s, group)) return false;
+    stored_skip(s);
     for (size_t i = 0; i < s->c->tensors.n; i++) {
         const Tensor *t = &s->c->tensors.at[i];
         const char *packed = stored_module(s, t, ".weight_packed"), *plain = stored_module(s, t, ".weight");
         const char *module = packed ? packed : plain;
         const bool bytes = plain && strcmp(t->stored, "I8") == 0, floats = plain && strncmp(t->stored, "F8_", 3) == 0;
 
-        for (size_t k = 0; k < LEN(unread); k++) /* of activations and caches: ours are computed otherwise */
-            s->taken[i] |= stored_module(s, t, unread[k]) != NULL;
         if (!packed && !bytes && !floats)
             continue;
         s->taken[i] = true;

@@ -76,7 +76,8 @@ bool float8_add(Stored *s, const char *module, const Tensor *weight, const Tenso
                                       (scales->rank != 1 || columns != 1 || scales->dim[0] != rows)
                                 : scales->elements != 1)
         return stored_wrong(s, scales, "is not [%lld,%lld]: a scale for each %lld x %lld elements", (long long)rows,
-                            (long long)columns, (long long)block_rows, (long long)block_columns);
+                            (long long)columns, (long long)(block_rows < weight->dim[0] ? block_rows : weight->dim[0]),
+                            (long long)(block_columns < weight->dim[1] ? block_columns : weight->dim[1]));
     *f = (Float8){weight, scales, block_rows, block_columns, {0}};
     for (unsigned i = 0; i < 256; i++)
         f->values[i] = e4m3_to_float((uint8_t)i);
@@ -103,15 +104,13 @@ static bool read_block(const Stored *s, int64_t block[2])
 
 bool fp8_read(Stored *s)
 {
-    static const char *const unread[] = {".input_scale", ".activation_scale", ".k_scale",
-                                         ".v_scale",     ".output_scale",     ".kv_scale"};
     const char *kind;
     int64_t block[2];
 
     if (!stored_word(s, s->config, "fmt", "e4m3", &kind) || !read_block(s, block))
         return false;
     if (strcmp(kind, "e4m3") != 0)
-        return stored_refuse(s, "fp8 of the kind \"%.40s\" is not read, only e4m3", kind);
+        return stored_refuse(s, "fp8 of the kind \"%.40s\" is not read, only e4m3" STORED_ORIGINAL, kind);
     for (size_t i = 0; i < s->c->tensors.n; i++) {
         const Tensor *t = &s->c->tensors.at[i], *scales;
         const char *module = stored_module(s, t, ".weight");
@@ -134,9 +133,7 @@ bool fp8_read(Stored *s)
                                    block[0] ? block[1] : INT32_MAX))
             return false;
     }
-    for (size_t i = 0; i < s->c->tensors.n; i++) /* scales of caches and activations: ours are computed otherwise */
-        for (size_t k = 0; k < LEN(unread); k++)
-            s->taken[i] |= stored_module(s, &s->c->tensors.at[i], unread[k]) != NULL;
+    stored_skip(s);
     return true;
 }
 

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define ORIGINAL "; compile the original checkpoint with -D precision.weights=int4 or int8"
-
 /* The methods. why: those that are refused. */
 static const struct {
     const char *name;
@@ -18,27 +16,27 @@ static const struct {
     {"compressed-tensors", compressed_read, NULL},
     {"fp8", fp8_read, NULL},
     {"mxfp4", mxfp4_read, NULL},
-    {"aqlm", NULL, "codes are those of additive codebooks" ORIGINAL},
+    {"aqlm", NULL, "codes are those of additive codebooks" STORED_ORIGINAL},
     {"auto-round", NULL, "export the model with format auto_gptq or auto_awq, and compile that"},
     {"autoround", NULL, "export the model with format auto_gptq or auto_awq, and compile that"},
-    {"bitnet", NULL, "its three values have no packed form" ORIGINAL},
-    {"bitsandbytes", NULL, "its values are indices of a table of 16 numbers" ORIGINAL},
-    {"eetq", NULL, "its rows are ordered for one kernel" ORIGINAL},
-    {"exl2", NULL, "each row has bits of its own" ORIGINAL},
-    {"exl3", NULL, "codes are paths of a trellis" ORIGINAL},
-    {"fbgemm_fp8", NULL, "save the model with quant_method fp8 or compressed-tensors" ORIGINAL},
-    {"fp_quant", NULL, "its matrices are rotated" ORIGINAL},
-    {"higgs", NULL, "its matrices are rotated" ORIGINAL},
-    {"hqq", NULL, "zeros are fractions in an order of its own" ORIGINAL},
+    {"bitnet", NULL, "its three values have no packed form" STORED_ORIGINAL},
+    {"bitsandbytes", NULL, "its values are indices of a table of 16 numbers" STORED_ORIGINAL},
+    {"eetq", NULL, "its rows are ordered for one kernel" STORED_ORIGINAL},
+    {"exl2", NULL, "each row has bits of its own" STORED_ORIGINAL},
+    {"exl3", NULL, "codes are paths of a trellis" STORED_ORIGINAL},
+    {"fbgemm_fp8", NULL, "save the model with quant_method fp8 or compressed-tensors" STORED_ORIGINAL},
+    {"fp_quant", NULL, "its matrices are rotated" STORED_ORIGINAL},
+    {"higgs", NULL, "its matrices are rotated" STORED_ORIGINAL},
+    {"hqq", NULL, "zeros are fractions in an order of its own" STORED_ORIGINAL},
     {"marlin", NULL, "codes are ordered for one kernel; compile the checkpoint of GPTQ that it was made from"},
-    {"modelopt", NULL, "save the model with quant_method fp8 or compressed-tensors" ORIGINAL},
-    {"quanto", NULL, "its tensors are pickled classes" ORIGINAL},
-    {"quark", NULL, "save the model with quant_method fp8 or compressed-tensors" ORIGINAL},
-    {"quip", NULL, "its matrices are rotated" ORIGINAL},
-    {"sinq", NULL, "its columns have scales, too" ORIGINAL},
-    {"spqr", NULL, "outliers are a sparse matrix" ORIGINAL},
-    {"torchao", NULL, "its tensors are pickled classes" ORIGINAL},
-    {"vptq", NULL, "codes are those of vector codebooks" ORIGINAL},
+    {"modelopt", NULL, "save the model with quant_method fp8 or compressed-tensors" STORED_ORIGINAL},
+    {"quanto", NULL, "its tensors are pickled classes" STORED_ORIGINAL},
+    {"quark", NULL, "save the model with quant_method fp8 or compressed-tensors" STORED_ORIGINAL},
+    {"quip", NULL, "its matrices are rotated" STORED_ORIGINAL},
+    {"sinq", NULL, "its columns have scales, too" STORED_ORIGINAL},
+    {"spqr", NULL, "outliers are a sparse matrix" STORED_ORIGINAL},
+    {"torchao", NULL, "its tensors are pickled classes" STORED_ORIGINAL},
+    {"vptq", NULL, "codes are those of vector codebooks" STORED_ORIGINAL},
 };
 
 /* --- the configuration ------------------------------------------------------------------------------------- */
@@ -144,6 +142,21 @@ const Tensor *stored_need(Stored *s, const Tensor *of, const char *module, const
         return NULL;
     }
     return stored_type(s, t, types) ? t : NULL;
+}
+
+void stored_skip(Stored *s)
+{
+    enum { OF_CACHES = 4 }; /* the first of the list */
+    static const char *const ends[] = {".k_scale",     ".v_scale",          ".kv_scale",           ".q_scale",
+                                       ".input_scale", ".input_zero_point", ".input_global_scale", ".activation_scale",
+                                       ".output_scale"};
+
+    for (size_t i = 0; i < s->c->tensors.n; i++)
+        for (size_t k = 0; k < LEN(ends); k++)
+            if (stored_module(s, &s->c->tensors.at[i], ends[k])) {
+                s->taken[i] = true;
+                s->cache |= k < OF_CACHES;
+            }
 }
 
 bool stored_matrix(const Stored *s, const Tensor *t, int64_t rows, int64_t columns)
@@ -297,10 +310,11 @@ static const char *describe(const Stored *s, const char *method)
                             numbers);
     if (!codes && !numbers)
         line = arena_printf(s->keep, "%s no matrix is", line);
-    return has_activations(s->config)
-               ? arena_printf(s->keep,
-                              "%s; how activations are computed says precision.activations, not the checkpoint", line)
-               : line;
+    if (has_activations(s->config))
+        line = arena_printf(s->keep, "%s; its scheme for activations is not used: see precision.activations", line);
+    if (s->cache || json_is_object(json_object_get(s->config, "kv_cache_scheme")))
+        line = arena_printf(s->keep, "%s; its scales for the KV cache are not used: see precision.kv", line);
+    return line;
 }
 
 bool stored_apply(Checkpoint *c, const json_t *config, const char *path, Arena *keep, Diag *d)
@@ -314,7 +328,7 @@ bool stored_apply(Checkpoint *c, const json_t *config, const char *path, Arena *
     while (i < LEN(methods) && strcmp(methods[i].name, method) != 0)
         i++;
     if (i == LEN(methods))
-        return stored_refuse(&s, "the method \"%.100s\" is not read" ORIGINAL, method);
+        return stored_refuse(&s, "the method \"%.100s\" is not read" STORED_ORIGINAL, method);
     if (methods[i].why)
         return stored_refuse(&s, "%s is not read: %s", method, methods[i].why);
     s.taken = arena_array(keep, bool, c->tensors.n + 1);

@@ -16,6 +16,7 @@ typedef struct Stored {
     const char *path;     /* of the configuration, for messages */
     const json_t *config; /* quantization_config */
     bool *taken;          /* of each tensor of the checkpoint: it belongs to a matrix */
+    bool cache;           /* there are scales for a KV cache, which are not read */
     TensorList made;
 } Stored;
 
@@ -23,6 +24,9 @@ typedef struct Stored {
 bool stored_read(Checkpoint *c, Arena *keep, Diag *d);
 /* The same with a configuration; path: its file's name. */
 bool stored_apply(Checkpoint *c, const json_t *config, const char *path, Arena *keep, Diag *d);
+
+/* What to do with a checkpoint that is refused: the end of a message. */
+#define STORED_ORIGINAL "; compile the original checkpoint with -D precision.weights=int4 or int8"
 
 /* --- for readers ------------------------------------------------------------------------------------------ */
 
@@ -40,6 +44,8 @@ const char *stored_module(const Stored *s, const Tensor *t, const char *end);
 const Tensor *stored_take(Stored *s, const char *module, const char *end);
 /* The same; a missing one is an error, beside which tensor `of` stands. types: those that are right, "I32" or "F16 BF16 F32". */
 const Tensor *stored_need(Stored *s, const Tensor *of, const char *module, const char *end, const char *types);
+/* Takes the scales of activations and KV caches, which are not read: a step computes its own. */
+void stored_skip(Stored *s);
 /* Whether a tensor has a type of the list; and whether it is [rows,columns]. Else an error. */
 bool stored_type(const Stored *s, const Tensor *t, const char *types);
 bool stored_matrix(const Stored *s, const Tensor *t, int64_t rows, int64_t columns);

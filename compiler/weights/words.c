@@ -92,10 +92,26 @@ static bool check_order(Stored *s, const char *module, const StoredCodes *m)
     return stored_order(s, t, m, "desc_act", "desc_act=false or static_groups=true");
 }
 
+/* dynamic: modules with settings of their own. Those of a pattern "-:..." have none: they are not quantised. */
+static bool check_dynamic(const Stored *s)
+{
+    json_t *dynamic = json_object_get(s->config, "dynamic"), *of;
+    const char *pattern;
+
+    json_object_foreach(dynamic, pattern, of)
+    {
+        if (strncmp(pattern, "-:", 2) != 0)
+            return stored_refuse(s,
+                                 "\"dynamic\" gives modules that match \"%.100s\" bits and groups of their own, which "
+                                 "is not read" STORED_ORIGINAL,
+                                 pattern);
+    }
+    return true;
+}
+
 bool gptq_read(Stored *s)
 {
     const char *format, *method;
-    const json_t *dynamic = json_object_get(s->config, "dynamic");
     int64_t bits, group;
 
     if (!stored_word(s, s->config, "quant_method", "gptq", &method) || !stored_int(s, s->config, "bits", 4, &bits) ||
@@ -103,14 +119,14 @@ bool gptq_read(Stored *s)
         !stored_word(s, s->config, "checkpoint_format", format, &format))
         return false;
     if (bits != 4 && bits != 8)
-        return stored_refuse(s, "GPTQ with bits %lld is not read, only 4 and 8", (long long)bits);
+        return stored_refuse(s, "GPTQ with bits %lld is not read, only 4 and 8" STORED_ORIGINAL, (long long)bits);
     if (strcmp(format, "gptq") != 0 && strcmp(format, "gptq_v2") != 0)
         return stored_refuse(s,
                              "GPTQ's format \"%.100s\" is not read, only gptq and gptq_v2: its codes are ordered for "
                              "one kernel. Save the model with format gptq",
                              format);
-    if (json_object_size(dynamic))
-        return stored_refuse(s, "\"dynamic\" gives modules bits and groups of their own, which is not read");
+    if (!check_dynamic(s))
+        return false;
     for (size_t i = 0; i < s->c->tensors.n; i++) {
         const Tensor *t = &s->c->tensors.at[i];
         const char *module = stored_module(s, t, ".qweight");
@@ -159,7 +175,7 @@ bool awq_read(Stored *s)
         !stored_word(s, s->config, "version", "gemm", &version))
         return false;
     if (bits != 4)
-        return stored_refuse(s, "AWQ with bits %lld is not read, only 4", (long long)bits);
+        return stored_refuse(s, "AWQ with bits %lld is not read, only 4" STORED_ORIGINAL, (long long)bits);
     if (strcasecmp(version, "gemm") != 0)
         return stored_refuse(s, "AWQ's version \"%.100s\" is not read, only gemm: save the model with version gemm",
                              version);

@@ -21,27 +21,14 @@
 #include "device/mma.cuh"
 #include "body/coded.cuh"
 #include "body/columns.cuh"
+#include "body/decode_append.cuh"
 #include "body/decode_state.cuh"
-#include "body/decode_units.cuh"
 
 template <class K> struct TileLoader; // attend_decode.cuh
 template <class C> struct Coded : C {};
 template <class C> struct CodedTiles : C {};
-template <class C> struct OneSet<Coded<C>> { static constexpr bool YES = C::SPREAD; };
+template <class C> struct OneSet<Coded<C>> { static constexpr bool YES = C::SPREAD != 0; };
 template <class C> struct OneSet<CodedTiles<C>> : OneSet<Coded<C>> {};
-
-// What attend_decode's arguments do not have.
-struct AppendFrom {
-    const float *table, *qg, *kg;
-};
-template <class A> struct WithAppend : A {
-    AppendFrom append;
-    DEVICE WithAppend(const A &a, const AppendFrom &from) : A(a), append(from) {}
-};
-template <class K> DEVICE const AppendFrom &append_from(const DecodeArgs<K> &a)
-{
-    return static_cast<const WithAppend<DecodeArgs<K>> &>(a).append;
-}
 
 template <class K> DEVICE const typename K::T *row_of(const DecodeArgs<K> &a, int row)
 {

@@ -23,13 +23,13 @@ template <class K> struct WarpStateMatrix : Columns<K, ceil_div(K::SET, 8), true
         for (int n = 0; n < GROUPS; n++) {
             const int head = n * 8 + lane_id() / 4, in_group = from + head;
             const bool live = head < K::SET && in_group < D::GROUP;
-            C::load_query(ahead[n], live ? (const T *)a.q + ((i64)u.row * K::HEADS + kv_head * D::GROUP + in_group) * K::E : nullptr);
+            C::load_query((OneSet<K>::YES ? C::q : ahead)[n], live ? (const T *)a.q + ((i64)u.row * K::HEADS + kv_head * D::GROUP + in_group) * K::E : nullptr);
         }
     }
     DEVICE void start()
     {
 #pragma unroll
-        for (int n = 0; n < GROUPS; n++)
+        for (int n = 0; n < GROUPS && !OneSet<K>::YES; n++)
 #pragma unroll
             for (int i = 0; i < C::STEPS; i++) {
                 C::q[n][i][0] = ahead[n][i][0];

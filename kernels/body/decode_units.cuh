@@ -47,7 +47,7 @@ template <class K> struct DecodeShape {
 struct Cut {
     int first, last; // positions that count: [first, last)
     int origin;      // where chunk 0 starts, a multiple of 16
-    int length, chunks;
+    int length, chunks; // a rest of up to REST positions belongs to the chunk before
 };
 
 template <class K> DEVICE Cut cut_row(int kv_len)
@@ -57,8 +57,8 @@ template <class K> DEVICE Cut cut_row(int kv_len)
     c.first = K::WINDOW > 0 && kv_len > K::WINDOW ? kv_len - K::WINDOW : 0;
     c.origin = c.first & ~15;
     const int span = c.last - c.origin;
-    c.length = most(K::CHUNK, round_up(ceil_div(span, K::MAX_CHUNKS), K::CHUNK));
-    c.chunks = ceil_div(span, c.length);
+    c.length = K::MAX_CHUNKS * K::CHUNK >= K::CONTEXT + 16 ? K::CHUNK : most(K::CHUNK, round_up(ceil_div(span, K::MAX_CHUNKS), K::CHUNK));
+    c.chunks = most(least(span, 1), ceil_div(span - K::REST, c.length));
     return c;
 }
 
@@ -81,7 +81,7 @@ template <class K> DEVICE void enter_row(const DecodeArgs<K> &a, Unit &u)
 template <class K> DEVICE void enter_chunk(Unit &u)
 {
     u.begin = u.cut.origin + u.chunk * u.cut.length;
-    u.end = least(u.begin + u.cut.length, u.cut.last);
+    u.end = u.chunk + 1 >= u.cut.chunks ? u.cut.last : u.begin + u.cut.length;
 }
 // Unit n of the step. before[row]: chunks of all earlier rows.
 template <class K> DEVICE Unit find_unit(const DecodeArgs<K> &a, const int *before, int rows, int n)
@@ -104,12 +104,12 @@ template <class K> DEVICE Unit find_unit(const DecodeArgs<K> &a, const int *befo
     enter_chunk<K>(u);
     return u;
 }
-// Whether the units of a block are known to be of one (row, head set): neither row nor queries are looked up again.
-template <class K> struct OneSet { static constexpr bool YES = false; };
+// Whether copies and queries are of one (row, head set) until they are begun anew.
+template <class K> struct OneSet { static constexpr bool YES = K::SPREAD == 2; };
 // The unit after u; there is one.
 template <class K> DEVICE void advance(const DecodeArgs<K> &a, Unit &u)
 {
-    if (++u.chunk == u.cut.chunks && !OneSet<K>::YES) {
+    if (++u.chunk == u.cut.chunks) {
         u.chunk = 0;
         if (++u.set == K::HEAD_SETS) {
             u.set = 0;
@@ -119,8 +119,59 @@ template <class K> DEVICE void advance(const DecodeArgs<K> &a, Unit &u)
     }
     enter_chunk<K>(u);
 }
+// The next chunk of the same row, or none.
+template <class K> DEVICE void next_chunk(Unit &u)
+{
+    u.chunk++;
+    enter_chunk<K>(u);
+}
 
-// SPREAD. A piece is JOIN chunks of a (row, head set). In a row of more chunks that is over twice as long as the mean it is one
+// SPREAD 2. As many blocks take units as are needed if none takes more than it has to: block w of them takes the units
+// [w * share, (w + 1) * share). They are spread evenly over the grid, and so over the SMs.
+struct Deal {
+    int first, last; // the block's units; last <= first: it has none
+    int share;
+};
+template <class K> DEVICE int row_chunks(const DecodeArgs<K> &a, int row) { return cut_row<K>(a.rows[least(row, K::MAX_ROWS - 1)].kv_len).chunks; }
+// The block's first unit, if it has one. Each warp finds it.
+template <class K> DEVICE Unit deal_out(const DecodeArgs<K> &a, Deal &d)
+{
+    const int lane = lane_id(), blocks = (int)gridDim.x, block = (int)blockIdx.x;
+    int n[2] = {row_chunks<K>(a, lane), row_chunks<K>(a, 32 + lane)}; // loaded before `rows` has arrived
+    const int rows = least(a.step->decode_rows, K::MAX_ROWS);
+    n[0] = lane < rows ? n[0] : 0;
+    n[1] = 32 + lane < rows ? n[1] : 0;
+    int chunks = n[0] + n[1];
+    for (int row = 64 + lane; row < rows; row += 32)
+        chunks += row_chunks<K>(a, row);
+    const int units = warp_sum(chunks) * K::HEAD_SETS;
+    d.share = most(1, ceil_div(units, blocks));
+    const int used = ceil_div(units, d.share), w = block * used / blocks;
+    d.first = w * d.share;
+    d.last = (block + 1) * used / blocks > w ? least(d.first + d.share, units) : 0;
+    Unit u;
+    u.row = 0;
+    int before = 0, rest = 0;
+    for (int base = 0; base < rows; base += 32) {
+        const int row = base + lane, m = base == 0 ? n[0] : base == 32 ? n[1] : row < rows ? row_chunks<K>(a, row) : 0;
+        const int upto = before + warp_prefix_sum(m * K::HEAD_SETS), begin = upto - m * K::HEAD_SETS;
+        const u32 mine = warp_ballot(d.first >= begin && d.first < upto);
+        if (mine) {
+            const int from = __ffs(mine) - 1;
+            u.row = base + from;
+            rest = d.first - shuffle(begin, from);
+            break;
+        }
+        before = shuffle(upto, 31);
+    }
+    enter_row<K>(a, u);
+    u.set = rest / most(u.cut.chunks, 1);
+    u.chunk = rest - u.set * u.cut.chunks;
+    enter_chunk<K>(u);
+    return u;
+}
+
+// SPREAD 1. A piece is JOIN chunks of a (row, head set). In a row of more chunks that is over twice as long as the mean it is one
 // chunk, so that no block is at work long after the others. Block b takes the first piece of (row, head set) b.
 //
 // The first unit of that piece, of the last row where there are not so many.

@@ -287,6 +287,13 @@ enum {
 };
 
 enum {
+    NEIGHBOURS_C,
+    NEIGHBOURS_FROM, /* and 64 */
+    NEIGHBOURS_COUNT,
+    NEIGHBOURS_RING,
+};
+
+enum {
     SELECT_FIRST_C,
 };
 

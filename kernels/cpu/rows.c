@@ -1,8 +1,9 @@
-/* rows.c - the row of the token before; one row for each sequence, from its tokens [q_start, q_start + q_len): the first, the last, that of an id, the
+/* rows.c - the row of the token before, those around a token; one row for each sequence, from its tokens [q_start, q_start + q_len): the first, the last, that of an id, the
  * mean.
  *
- *   x [T,C], y [S,C], of previous y [T,C], fp32
+ *   x [T,C], y [S,C], of previous y [T,C], of neighbours y [T, C * COUNT], fp32
  *   previous      y[t,:] = x[t - 1, :], of the first token of a text w [1,C], which has any storage type
+ *   neighbours    y[t, c * COUNT + k] = x[t + FROM - 64 + k, c], 0 outside of the text, with RING the rows of its other end
  *   select_first  y[s,:] = x[q_start, :]
  *   select_last   y[s,:] = x[q_start + q_len - 1, :]
  *   select_id     y[s,:] = x[t,:] of the first token with the id WANTED - 1, 0: with the largest; else t = q_start
@@ -13,6 +14,13 @@
 //@ match   y = previous(x, w)
 //@ consts  C: C  WT: type(w)
 //@ moves   8 * T * C
+
+//@ kernel  neighbours
+//@ rank    187
+//@ args    x[T,C] $rows $token -> y[T,N]
+//@ match   y = neighbours(x)
+//@ consts  C: C  FROM: neighbours.from + 64  COUNT: neighbours.count  RING: neighbours.ring
+//@ moves   4 * T * (C + N)
 
 //@ kernel  select_first
 //@ rank    190
@@ -86,6 +94,32 @@ void AT(previous)(const CpuCall *c)
                 vstore(y + t * C + i, vload_as(from, type));
             else
                 vstore_n(y + t * C + i, vload_as_n(from, type, C - i), C - i);
+        }
+    }
+}
+
+void AT(neighbours)(const CpuCall *c)
+{
+    const float *x = c->arg[0];
+    const FtxRow *rows = c->arg[1];
+    const FtxToken *token = c->arg[2];
+    float *y = c->arg[3];
+    const int64_t C = c->k[NEIGHBOURS_C], count = c->k[NEIGHBOURS_COUNT];
+    int64_t first, last;
+
+    cpu_share(c, c->T, &first, &last);
+    for (int64_t t = first; t < last; t++) {
+        const FtxRow *row = &rows[token[t].row];
+
+        for (int64_t k = 0; k < count; k++) {
+            int64_t at = t - row->q_start + c->k[NEIGHBOURS_FROM] - 64 + k;
+
+            if (c->k[NEIGHBOURS_RING])
+                at = (at % row->q_len + row->q_len) % row->q_len;
+            const float *from = at >= 0 && at < row->q_len ? x + (row->q_start + at) * C : NULL;
+
+            for (int64_t i = 0; i < C; i++)
+                y[(t * C + i) * count + k] = from ? from[i] : 0.0f;
         }
     }
 }

@@ -163,6 +163,7 @@ void ref_attend_rows(RefTensor q, int64_t at, RefTensor k, RefTensor v, int64_t 
 /* x [T,(H+2G)*E]: each token over all tokens of its row. y [T,H*E] */
 void ref_attend_packed(const float *x, const FtxRow *rows, int S, int H, int G, int E, double scale, float *y);
 /* y[s,:] = mean of the row's tokens; y[m,:] = x[m,:] / max(|x[m,:]|, eps) */
+void ref_neighbours(RefTensor x, const FtxRow *rows, int S, int C, int from, int count, bool ring, float *y);
 void ref_pool_mean(RefTensor x, const FtxRow *rows, int S, int C, float *y);
 void ref_normalize(RefTensor x, double eps, int M, int C, float *y);
 /* y [M]: sqrt(max(mean(x^2), floor)) of each row, centred: of x less its mean; inverse: 1 / that. */

@@ -55,6 +55,25 @@ void ref_pool_mean(RefTensor x, const FtxRow *rows, int S, int C, float *y)
         }
 }
 
+/* y [T, C * count]: element c of the rows t + from, t + from + 1 ... of a text, then element c + 1. */
+void ref_neighbours(RefTensor x, const FtxRow *rows, int S, int C, int from, int count, bool ring, float *y)
+{
+    for (int s = 0; s < S; s++)
+        for (int t = 0; t < rows[s].q_len; t++)
+            for (int c = 0; c < C; c++)
+                for (int k = 0; k < count; k++) {
+                    int at = t + from + k;
+
+                    while (ring && at < 0)
+                        at += rows[s].q_len;
+                    while (ring && at >= rows[s].q_len)
+                        at -= rows[s].q_len;
+                    y[((int64_t)(rows[s].q_start + t) * C + c) * count + k] =
+                        at < 0 || at >= rows[s].q_len ? 0.0f
+                                                      : (float)ref_at(x, (int64_t)(rows[s].q_start + at) * C + c);
+                }
+}
+
 void ref_normalize(RefTensor x, double eps, int M, int C, float *y)
 {
     for (int64_t m = 0; m < M; m++) {

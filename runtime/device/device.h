@@ -149,6 +149,10 @@ typedef struct DeviceAlgorithm {
 FtxStatus device_cuda_algorithms(Session *s, uint32_t program, uint32_t kernel, int64_t rows, DeviceAlgorithm *out,
                                  size_t most, size_t *n, FtxError *err);
 
+/* CUDA, for `ftxc tune`: how fast the GPU's memory is. GB/s, read and written, of copies of `bytes` inside it, for which twice as
+ * many are taken; more than its caches hold, or they are measured. */
+FtxStatus device_cuda_rate(int ordinal, size_t bytes, double *gb_s, FtxError *err);
+
 /* The version of cuBLASLt: 130002 is 13.0.2. */
 FtxStatus device_cuda_blas(size_t *version, FtxError *err);
 /* Whether CUPTI is there, which times each kernel of a trace. */

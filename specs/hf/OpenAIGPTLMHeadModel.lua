@@ -4,12 +4,12 @@ local harmless = require("lib.harmless").decoders
 
 local activations = { gelu = "gelu_tanh", relu = "relu", silu = "silu", swish = "silu" }
 
--- attention: of an encoder, see hf/decoders.lua
-return function(config, attention)
+-- encoder: the options of gpt2.lua without the head that gives logits: see hf/decoders.lua
+return function(config, encoder)
+  encoder = encoder or {}
   local positions = config:count("n_positions", 1, 2 ^ 20, 512)
   local model = {
     positions = positions,
-    encoder = attention and true or nil,
     graph = gpt2 {
       vocab = config:count("vocab_size", 2, 2 ^ 24, 40478),
       hidden = config:count("n_embd", 1, 2 ^ 17, 768),
@@ -21,7 +21,10 @@ return function(config, attention)
       tie_embeddings = config:flag("tie_word_embeddings", true),
       norm_after = true,
       names = { tokens = "transformer.tokens_embed", positions = "transformer.positions_embed" },
-      attention = attention,
+      attention = encoder.attention,
+      classes = encoder.classes,
+      classes_of = encoder.classes_of,
+      classifier = encoder.classifier,
     },
   }
   config:known(harmless)

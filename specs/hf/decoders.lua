@@ -60,6 +60,7 @@ local classes = {
     type = "llama",
     set = function(config, c)
       config:only("pretraining_tp", "1", 1)
+      config:only("activation", "swiglu", "swiglu")
       same_bias(config, c, "attention_bias")
       c.ffn_bias = config:flag("mlp_bias", false)
     end,
@@ -140,6 +141,7 @@ local classes = {
     set = function(config, c)
       hunyuan(config, c)
       config:only("num_experts", "1", 1)
+      config:value("num_shared_expert")
     end,
   },
   SeedOssForCausalLM = {
@@ -193,6 +195,7 @@ local classes = {
     set = function(config, c)
       c.norm_heads = true
       same_bias(config, c, "attention_bias")
+      config:only("qk_norm", "true", true)
       if (config:value("hidden_act") or "xielu") == "xielu" then c.names.xielu = "mlp.act_fn" end
     end,
   },
@@ -260,7 +263,10 @@ local classes = {
   Phi3ForCausalLM = {
     type = "phi3", eps = 1e-5, positions = 4096,
     names = { qkv = "self_attn.qkv_proj", gate_up = "mlp.gate_up_proj" },
-    set = same_window,
+    set = function(config, c)
+      same_window(config, c)
+      for _, name in ipairs { "full_attn_mod", "interpolate_factor" } do config:only(name, "1", 1) end
+    end,
   },
   GlmForCausalLM = {
     type = "glm", kv_heads = 2, head_dim = 128, eps = 1.5625e-7, partial = 0.5, style = "neighbour",
@@ -304,6 +310,8 @@ local classes = {
     fields = { eps = "layer_norm_eps", head_dim = false },
     set = function(config, c)
       c.qkv_bias = config:flag("use_qkv_bias", false)
+      config:only("num_heads", "num_attention_heads, " .. c.heads, c.heads)
+      config:only("rotary_scaling_factor", "1", 1.0)
       c.parallel = config:flag("use_parallel_residual", false)
       if c.parallel then c.names.ffn_norm = false end
       if config:flag("qk_layernorm", false) then
@@ -318,6 +326,7 @@ local classes = {
       c.ffn_bias = config:flag("mlp_bias", false)
       config:only("pretraining_tp", "1", 1)
       config:value("mask_token_id")
+      config:value("clf_pooling")                                   -- of the model's own code: the class does not read it
       local pooling = config:word("classifier_pooling", { bos = "first", mean = "mean", late = "late" }, "late")
       if head == "ForSequenceClassification" then
         c.classes_of, c.dense_first = pooling == "first" and pooling or "mean", pooling == "late"
@@ -332,6 +341,7 @@ local classes = {
     set = function(config, c)
       same_bias(config, c, "attention_bias")
       c.norm_gain, c.norm_bias = false, false
+      config:value("pretraining_tp")
       c.clip_qkv = clip(config)
     end,
   },
@@ -353,6 +363,13 @@ local classes = {
     set = function(config, c)
       local every = config:count("sliding_window_pattern", 1, 1024, 4)
       fields.cohere(config, c)
+      config:only("layer_switch", "sliding_window_pattern, " .. every, every)
+      config:only("order_of_interleaved_layers", "local_attn_first", "local_attn_first")
+      config:only("position_embedding_type", "rope_gptj", "rope_gptj")
+      config:only("rotary_pct", "1", 1.0)
+      for _, name in ipairs { "use_embedding_sharing", "use_gated_activation", "use_parallel_block", "use_parallel_embedding" } do
+        config:only(name, "true", true)
+      end
       c.windows = windows(config, c.layers, window(config, 4096), function(i) return (i + 1) % every ~= 0 end)
       for i = 1, c.layers do c.unrotated[i] = c.windows[i] == 0 end
     end,
@@ -374,6 +391,7 @@ local classes = {
       local list = config:value("no_rope_layers")
       local use = config:flag("use_sliding_window", false)
       local size = window(config, 0)
+      for _, name in ipairs { "max_window_layers", "pretraining_tp" } do config:value(name) end
       same_bias(config, c, "attention_bias")
       c.ffn_bias = config:flag("mlp_bias", false)
       for i = 1, c.layers do
@@ -425,6 +443,7 @@ local classes = {
       config:only("post_layer_norm", "true", true)
       config:only("original_rope", "true", true)
       config:only("interleaved_qkv", "false", false)
+      config:only("num_hidden_layers", "num_layers, " .. c.layers, c.layers)
       config:only("quantization_bit", "0", 0)
       config:only("vocab_size", "padded_vocab_size " .. c.vocab, c.vocab)
       config:only("apply_residual_connection_post_layernorm", "false", false)
@@ -590,20 +609,33 @@ for name, class in pairs(classes) do
   readers.types[class.type] = class.both and name .. "Model" or name
 end
 
--- GPT-2 without the head that gives logits, perhaps with another one in its place.
-local function gpt2_encoder(config, head)
+-- GPT-2 or the first GPT without the head that gives logits, perhaps with another one in its place.
+local function gpt_encoder(gpt, config, head)
   local made, model = { attention = readers.attention(config) }, { encoder = true }
   if head then
     local name = classify(config, made, head, model)
     made.classifier = { name == "score" and head == "ForTokenClassification" and "classifier" or name }
   end
-  for key, value in pairs(gpt2(config, made)) do model[key] = value end
+  for key, value in pairs(gpt(config, made)) do model[key] = value end
   return model
 end
-readers.GPT2Model = gpt2_encoder
+
+-- With a second head, which chooses one of several texts and is left out.
+local function double_heads(gpt)
+  return function(config)
+    nn.checkpoint { heads = { "multiple_choice_head." } }
+    return gpt(config)
+  end
+end
+
+readers.GPT2Model = function(config) return gpt_encoder(gpt2, config) end
+readers.OpenAIGPTModel = function(config) return gpt_encoder(openai_gpt, config) end
+readers.GPT2DoubleHeadsModel, readers.OpenAIGPTDoubleHeadsModel = double_heads(gpt2), double_heads(openai_gpt)
+readers.OpenAIGPTForSequenceClassification = function(config)
+  return gpt_encoder(openai_gpt, config, not config.vectors and "ForSequenceClassification" or nil)
+end
 readers.types["openai-gpt"] = "OpenAIGPTLMHeadModel"
-readers.OpenAIGPTModel = function(config) return openai_gpt(config, readers.attention(config)) end
 for _, head in ipairs(heads) do
-  readers["GPT2" .. head] = function(config) return gpt2_encoder(config, not config.vectors and head or nil) end
+  readers["GPT2" .. head] = function(config) return gpt_encoder(gpt2, config, not config.vectors and head or nil) end
 end
 return readers

@@ -1,5 +1,6 @@
 -- encoders.lua - config.json of encoders that encoder.lua computes: by the beginning of an architecture's name the class's
 -- defaults, its names of fields and tensors, and the fields that only it has.
+local ftx = require "ftx"
 local hf = require "lib.hf"
 local encoder = require "encoder"
 local harmless = require("lib.harmless").encoders
@@ -313,7 +314,8 @@ local classes = {
     prefixes = { "deberta." }, classifies = true, eps = 1e-7, types = 0, dropped = deberta_dropped,
     sizes = { hidden = 1536, layers = 24, heads = 24, ffn = 6144 },
     names = { q = "attention.self.query_proj", k = "attention.self.key_proj", v = "attention.self.value_proj",
-              project = "embeddings.embed_proj", relative = "encoder.rel_embeddings", relative_norm = "encoder.LayerNorm" },
+              project = "embeddings.embed_proj", relative = "encoder.rel_embeddings", relative_norm = "encoder.LayerNorm",
+              convolution = "encoder.conv.conv", convolution_norm = "encoder.conv.LayerNorm" },
     set = function(config, c, positions)
       local buckets = config:get("position_buckets", -1, "a whole number", math.tointeger)
       local normed = config:word("norm_rel_ebd", { none = false, layer_norm = true }, "none")
@@ -327,8 +329,12 @@ local classes = {
         c.names.relative_k, c.names.relative_q = "attention.self.pos_key_proj", "attention.self.pos_query_proj"
       end
       config:only("attention_head_size", "hidden_size / num_attention_heads", c.hidden // c.heads)
-      config:only("conv_kernel_size", "0: the convolution of v2's large models is not computed", 0)
-      for _, name in ipairs { "conv_act", "conv_groups" } do config:value(name) end
+      local size, activation = config:count("conv_kernel_size", 0, 63, 0), config:word("conv_act", hf.activations, "tanh")
+      config:only("conv_groups", "1", 1)
+      if size > 0 then
+        if size % 2 == 0 then config:refuse("conv_kernel_size", "an odd number") end
+        c.convolution = { size = size, activation = activation }
+      end
     end,
   },
   ModernBert = {
@@ -389,6 +395,106 @@ local classes = {
       if c.outputs then first_token(c, "pooler.dense", "tanh", "classifier") end
     end,
   },
+  -- RoPE in place of positions
+  RoFormer = {
+    prefixes = { "roformer." }, classifies = true, positions = 1536, names = { project = "embeddings_project" },
+    set = function(config, c)
+      c.embedding = config:count("embedding_size", 1, 2 ^ 17, c.hidden)
+      c.rope = { theta = 10000.0, style = "neighbour" }
+      c.unused = { "encoder.embed_positions.weight" }
+      config:only("rotary_value", "false: values that turn are not computed", false)
+      if c.outputs then
+        first_token(c, "classifier.dense", config:word("hidden_act", hf.activations, "gelu"), "classifier.out_proj")
+      end
+    end,
+  },
+  MegatronBert = {
+    prefixes = { "bert." }, classifies = true, sizes = { hidden = 1024, layers = 24, heads = 16, ffn = 4096 },
+    names = { positions = "embeddings.position_embeddings", embedding_norm = false, attention_norm = "attention.ln",
+              ffn_norm = "ln", final_norm = "encoder.ln" },
+    set = function(config, c, positions, _, head)
+      c.norm_first = true
+      bert_positions(config, c, positions)
+      if c.outputs then first_token(c, "pooler.dense", "tanh", "classifier") else pooler(config, c, head, "pooler.dense") end
+    end,
+  },
+  RemBert = {
+    prefixes = { "rembert." }, classifies = true, sizes = { hidden = 1152, layers = 32, heads = 18, ffn = 4608 },
+    names = { positions = "embeddings.position_embeddings", project = "encoder.embedding_hidden_mapping_in" },
+    set = function(config, c, positions, _, head)
+      c.embedding, c.project = config:count("input_embedding_size", 1, 2 ^ 17, 256), true
+      bert_positions(config, c, positions)
+      config:value("output_embedding_size")
+      if c.outputs then first_token(c, "pooler.dense", "tanh", "classifier") else pooler(config, c, head, "pooler.dense") end
+    end,
+  },
+  Ernie = {                                                         -- 1.0; 2.0 and 3.0 have embeddings of tasks
+    prefixes = { "ernie." }, classifies = true, sizes = base, names = { positions = "embeddings.position_embeddings" },
+    set = function(config, c, positions, _, head)
+      bert_positions(config, c, positions)
+      config:only("use_task_id", "false: embeddings of tasks are not computed", false)
+      config:value("task_type_vocab_size")
+      if c.outputs then first_token(c, "pooler.dense", "tanh", "classifier") else pooler(config, c, head, "pooler.dense") end
+    end,
+  },
+  -- jina-embeddings-v3 as transformers has it; its tasks are adapters for --lora
+  JinaEmbeddingsV3 = {
+    prefixes = { "roberta." }, classifies = true, eps = 1e-5, positions = 8194, types = 1,
+    sizes = { hidden = 1024, layers = 24, heads = 16, ffn = 4096 },
+    names = { embedding_norm = "emb_ln", layers = "encoder.layers.", qkv = "mixer.Wqkv", out = "mixer.out_proj",
+              attention_norm = "norm1", up = "mlp.fc1", down = "mlp.fc2", ffn_norm = "norm2" },
+    set = function(config, c, positions, _, head)
+      c.rope = hf.rope(config, c.hidden // c.heads, positions, nil, { theta = 20000.0 })
+      if c.outputs then first_token(c, "classifier.dense", "tanh", "classifier.out_proj")
+      else pooler(config, c, head, "pooler.dense") end
+    end,
+  },
+  -- Short texts see all of themselves, as in transformers; longer ones have blocks that are drawn
+  BigBird = {
+    prefixes = { "bert." }, classifies = true, activation = "gelu_new", sizes = base,
+    dropped = { "cls.", "classifier.", "pooler.", "bert.pooler." }, names = { positions = "embeddings.position_embeddings" },
+    refused = { ForQuestionAnswering = "the layer of its answers is not computed" },
+    longest = function(config, positions)
+      local size, drawn = config:count("block_size", 1, 2 ^ 20, 64), config:count("num_random_blocks", 0, 2 ^ 20, 3)
+      local full = config:word("attention_type", { block_sparse = false, original_full = true }, "block_sparse")
+      return full and positions or math.min(positions, (5 + 2 * drawn) * size)
+    end,
+    set = function(config, c, positions, _, head)
+      bert_positions(config, c, positions)
+      c.qkv_bias = config:flag("use_bias", true)
+      config:only("rescale_embeddings", "false", false)
+      if c.outputs then
+        first_token(c, "classifier.dense", config:word("hidden_act", hf.activations, "gelu_new"), "classifier.out_proj")
+      else pooler(config, c, head, "pooler") end
+    end,
+  },
+  -- Windows alone: no token sees all of the text
+  Longformer = {
+    prefixes = { "longformer." }, classifies = true, sizes = base, names = { positions = "embeddings.position_embeddings" },
+    refused = { ForSequenceClassification = "a first token that sees all of the text is not computed",
+                ForQuestionAnswering = "questions that see all of the text are not computed" },
+    set = function(config, c, positions, _, head)
+      local given = config:value("attention_window")
+      bert_positions(config, c, positions, config:count("pad_token_id", 0, 2 ^ 24, 1) + 1)
+      for i = 1, c.layers do
+        local window = given or 512
+        if type(given) == "table" then window = #given == c.layers and given[i] end
+        if math.type(window) ~= "integer" or window < 2 or window % 2 == 1 then
+          config:refuse("attention_window", "an even number of 2 or more, or a list with one for each layer")
+        end
+        c.windows[i] = window // 2
+      end
+      c.unused = {}
+      for _, part in ipairs { "query", "key", "value" } do
+        for _, kind in ipairs { "weight", "bias" } do
+          table.insert(c.unused, "encoder.layer.*.attention.self." .. part .. "_global." .. kind)
+        end
+      end
+      config:only("attention_mode", "longformer", "longformer")
+      config:value("onnx_export")
+      pooler(config, c, head, "pooler.dense")
+    end,
+  },
   Gte = { prefixes = { "gte.", "new." }, classifies = true, positions = 8192, types = 1, names = gte_names,
           set = gte(160000.0) },
   New = { prefixes = { "new." }, classifies = true, positions = 2048, types = 1, names = gte_names, set = gte(10000.0) },
@@ -431,6 +537,7 @@ local function read(config, class, head)
     prefixes = class.prefixes,
     dropped = class.dropped,
     names = setmetatable({}, { __index = class.names }),
+    windows = {},
     outputs = classifier and hf.labels(config) or nil,
   }
   if c.hidden % c.heads ~= 0 then config:refuse(field.heads, "a divisor of " .. field.hidden .. " " .. c.hidden) end
@@ -438,7 +545,8 @@ local function read(config, class, head)
   config:only("is_decoder", "false", false)
   config:only("is_causal", "false", false)
   class.set(config, c, positions, older or false, head)
-  local model = { encoder = true, positions = positions - (c.first_position or 0) }
+  local longest = class.longest and class.longest(config, positions) or positions
+  local model = { encoder = true, positions = longest - (c.first_position or 0) }
   if classifier then hf.classifier(config, model) end
   if of_tokens then
     hf.token_classifier(config, head, model)
@@ -452,6 +560,14 @@ end
 -- A function of config and head for each beginning of a name; nil: the head is not read.
 local readers = {}
 classes.XLMRoberta, classes.Camembert = classes.Roberta, classes.Roberta
+classes.Data2VecText = {
+  prefixes = { "data2vec_text." }, classifies = true, sizes = base, names = classes.Roberta.names, set = classes.Roberta.set,
+}
+classes.RobertaPreLayerNorm = {
+  prefixes = { "roberta_prelayernorm." }, classifies = true, sizes = base, set = classes.XLMRobertaXL.set,
+  names = { positions = "embeddings.position_embeddings", attention_norm = "attention.LayerNorm",
+            ffn_norm = "intermediate.LayerNorm", final_norm = "LayerNorm" },
+}
 classes.DPRQuestion = {
   prefixes = { "question_encoder.bert_model." }, dropped = { "question_encoder.bert_model.pooler.", "pooler." }, sizes = base,
   names = classes.DPRContext.names, set = classes.DPRContext.set,
@@ -462,6 +578,8 @@ for name, class in pairs(classes) do
   if class.names ~= bert.names then setmetatable(class.names, { __index = bert.names }) end
   readers[name] = function(config, head)
     if head ~= "ModelWithProjection" and not class.classifies then head = "Model" end
+    local why = class.refused and rawget(class.refused, head)
+    if why then ftx.refuse(config.path, string.format("architectures: %s%s: %s; -D pooling=none reads the model without it", name, head, why)) end
     return read(config, class, head)
   end
 end

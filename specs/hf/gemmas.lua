@@ -32,6 +32,7 @@ local function gemma2(config, c)
   gemma(config, c)
   one_way(config)
   config:value("hidden_act") -- hidden_activation is read
+  config:only("sliding_window_size", "the value of sliding_window", window(config, 4096))
   c.scale = config:count("query_pre_attn_scalar", 1, 2 ^ 20, 256) ^ -0.5
   c.windows = windows(config, c.layers, window(config, 4096), function(i) return i % 2 == 0 end)
   c.scores_cap = cap(config, "attn_logit_softcapping", 50.0)

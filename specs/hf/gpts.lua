@@ -22,6 +22,7 @@ return {
       same_window(config, c)
       config:only("norm_type", "layer_norm", "layer_norm")
       config:only("mlp_type", "default", "default")
+      for _, name in ipairs { "activation_function", "layer_norm_epsilon" } do config:value(name) end -- of StarCoder 1
       c.qkv_bias = config:flag("use_bias", true)
       c.out_bias, c.ffn_bias = c.qkv_bias, c.qkv_bias
     end,
@@ -268,7 +269,7 @@ return {
       config:only("apply_residual_connection_post_layernorm", "false", false)
       for _, name in ipairs {
         "pretraining_tp", "slow_but_exact", "seq_length", "bias_dropout_fusion", "masked_softmax_fusion",
-        "offset_alibi", "skip_bias_add",
+        "hidden_size", "offset_alibi", "skip_bias_add", -- n_embed goes before hidden_size
       } do config:value(name) end
       c.alibi, c.groups = true, c.heads
       c.qkv_bias, c.out_bias, c.ffn_bias = true, true, true

@@ -252,6 +252,7 @@ local classes = {
       c.norm_heads = true
       fields.same_bias(config, c, "attention_bias")
       qwen_experts(config, c, 128, 8, 768)
+      config:value("max_window_layers") -- all layers have the window, or none
     end,
   },
   Qwen3VLMoeForConditionalGeneration = {

@@ -8,6 +8,8 @@ local harmless = require("lib.harmless").seq2seqs
 local bart = {
   scale_embedding = false, activation = "gelu", logits_bias = "final_logits_bias",
   pre = false, embedding_norm = true, fixed = false,                -- of fields that older files have; see `read_bart`
+  first = 2,                                                        -- row of the first position
+  sizes = { hidden = 1024, encoder_layers = 12, decoder_layers = 12, heads = 16, ffn = 4096, positions = 1024 },
 }
 
 -- What older files say of a class must be true of it.
@@ -16,7 +18,7 @@ local function only(config, key, value)
 end
 
 local function read_bart(config, class)
-  local positions = config:count("max_position_embeddings", 1, 2 ^ 20, 1024)
+  local positions = config:count("max_position_embeddings", 1, 2 ^ 20, class.sizes.positions)
   local vocab = config:count("vocab_size", 2, 2 ^ 24)
   only(config, "normalize_before", class.pre)
   only(config, "add_final_layer_norm", class.pre)
@@ -25,13 +27,13 @@ local function read_bart(config, class)
   only(config, "add_bias_logits", false)
   local c = {
     vocab = vocab,
-    hidden = config:count("d_model", 1, 2 ^ 17, 1024),
-    encoder_layers = config:count("encoder_layers", 1, 1024, 12),
-    decoder_layers = config:count("decoder_layers", 1, 1024, 12),
-    encoder_heads = config:count("encoder_attention_heads", 1, 1024, 16),
-    heads = config:count("decoder_attention_heads", 1, 1024, 16),
-    encoder_ffn = config:count("encoder_ffn_dim", 1, 2 ^ 20, 4096),
-    ffn = config:count("decoder_ffn_dim", 1, 2 ^ 20, 4096),
+    hidden = config:count("d_model", 1, 2 ^ 17, class.sizes.hidden),
+    encoder_layers = config:count("encoder_layers", 1, 1024, class.sizes.encoder_layers),
+    decoder_layers = config:count("decoder_layers", 1, 1024, class.sizes.decoder_layers),
+    encoder_heads = config:count("encoder_attention_heads", 1, 1024, class.sizes.heads),
+    heads = config:count("decoder_attention_heads", 1, 1024, class.sizes.heads),
+    encoder_ffn = config:count("encoder_ffn_dim", 1, 2 ^ 20, class.sizes.ffn),
+    ffn = config:count("decoder_ffn_dim", 1, 2 ^ 20, class.sizes.ffn),
     activation = config:word("activation_function", hf.activations, class.activation),
     norm = class.pre and "pre" or "post",
     final_norm = class.pre,
@@ -42,7 +44,7 @@ local function read_bart(config, class)
   }
   config:only("num_hidden_layers", "encoder_layers, " .. c.encoder_layers, c.encoder_layers)
   if not class.fixed then
-    c.positions, c.first_position = positions + 2, 2
+    c.positions, c.first_position = positions + class.first, class.first
   end
   if c.logits_bias == "final_logits_bias" and config:stored("final_logits_bias") == false then c.logits_bias = "none" end
   if class.set then class.set(config, c) end
@@ -127,7 +129,33 @@ local classes = {
       c.source_vocab, c.vocab = shared and 0 or c.vocab, target
     end,
   },
-  MBartForConditionalGeneration = { type = "mbart", pre = true },
+  MBartForConditionalGeneration = {                                 -- texts end with the end id and that of the language
+    type = "mbart", pre = true, wraps = true, heads = { "ForSequenceClassification", "ForQuestionAnswering" },
+  },
+  BlenderbotForConditionalGeneration = {
+    type = "blenderbot", pre = true, embedding_norm = false, first = 0,
+    sizes = { hidden = 2560, encoder_layers = 2, decoder_layers = 24, heads = 32, ffn = 10240, positions = 128 },
+    set = function(config) config:value("layernorm_variant") end,
+  },
+  BlenderbotSmallForConditionalGeneration = {
+    type = "blenderbot-small", first = 0,
+    sizes = { hidden = 512, encoder_layers = 8, decoder_layers = 8, heads = 16, ffn = 2048, positions = 512 },
+    set = function(config, c)
+      c.norm_words = true
+      config:value("layernorm_variant")
+    end,
+  },
+  PLBartForConditionalGeneration = {
+    type = "plbart", scale_embedding = true,
+    sizes = { hidden = 768, encoder_layers = 6, decoder_layers = 6, heads = 12, ffn = 3072, positions = 1024 },
+  },
+  MvpForConditionalGeneration = {
+    type = "mvp",
+    set = function(config)
+      config:only("use_prompt", "false: prompts that were trained are not read", false)
+      for _, name in ipairs { "prompt_length", "prompt_mid_dim" } do config:value(name) end
+    end,
+  },
   PegasusForConditionalGeneration = { type = "pegasus", pre = true, embedding_norm = false, fixed = true },
   M2M100ForConditionalGeneration = {
     type = "m2m_100", pre = true, embedding_norm = false, fixed = true, scale_embedding = true, activation = "relu",
@@ -157,7 +185,9 @@ local function read_part(config, class, of_t5, head)
   if part.part == "reader" then only(config, "is_encoder_decoder", true) end
   local c, positions = (of_t5 and read_t5 or read_bart)(config, class)
   c.part, c.names = part.part, c.names or {}
+  c.wraps = class.wraps
   c.start = config:count("decoder_start_token_id", 0, c.vocab - 1, not of_t5 and 2 or 0)
+  if c.wraps then c.end_id = config:count("eos_token_id", 0, c.vocab - 1, 2) end
   if not of_t5 then only(config, "tie_word_embeddings", true) end   -- else each side has an embedding of its own
   if head == "ForSequenceClassification" then hf.classifier(config, model)
   elseif part.classifier and not config.vectors then

@@ -49,6 +49,7 @@ function fields.same_bias(config, c, key, missing)
 end
 
 function fields.granite(config, c)
+  config:only("normalization_function", "rmsnorm", "rmsnorm")
   c.qkv_bias = config:flag("attention_bias", false)
   c.out_bias = c.qkv_bias
   c.scale = config:number("attention_multiplier", 1e-6, 1024, 1.0)

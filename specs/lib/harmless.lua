@@ -25,16 +25,19 @@ for _, key in ipairs {
   "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript", "transformers_version", "typical_p",
   "unk_token_id", "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache", "use_return_dict", "vocab_size",
   "output_router_logits", "router_aux_loss_coef", "router_jitter_noise",
+  "attention_probs_dropout_prob", "bos_token", "cache_implementation", "eos_token", "hidden_dropout_prob", "inference_runner",
+  "init_method", "mask_token", "max_batch_size", "pad_key_length", "pad_token", "pre_allocate_kv_cache", "tie_weights_",
+  "validate_runner_input",
 } do harmless.decoders[key], harmless.encoders[key], harmless.seq2seqs[key] = true, true, true end
 
 for _, key in ipairs {
   "directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers",
   "pooler_size_per_head", "pooler_type", "qa_dropout", "sbert_ce_default_activation_function", "sentence_transformers",
   "seq_classif_dropout", "sinusoidal_pos_embds",
-  "attention_probs_dropout_prob", "classifier_activation", "classifier_dropout_prob", "classifier_bias", "classifier_pooling",
+  "classifier_activation", "classifier_dropout_prob", "classifier_bias", "classifier_pooling",
   "cls_token_id",
   "decoder_bias", "dense_seq_output", "deterministic_flash_attn", "fused_bias_fc", "fused_dropout_add_ln",
-  "hidden_dropout_prob", "initializer_cutoff_factor", "initializer_factor", "last_layer_subset",
+  "initializer_cutoff_factor", "initializer_factor", "last_layer_subset",
   "max_trained_positions", "mlp_dropout", "reference_compile", "reorder_and_upcast_attn", "repad_logits_with_grad",
   "sparse_pred_ignore_index", "sparse_prediction", "summary_last_dropout", "tie_word_embeddings", "unpad_inputs",
   "use_memory_efficient_attention", "use_xentropy",
@@ -42,7 +45,7 @@ for _, key in ipairs {
 
 for _, key in ipairs {
   "classif_dropout", "decoder_layerdrop", "do_blenderbot_90_layernorm", "dropout_rate", "encoder_layerdrop",
-  "extra_pos_embeddings", "force_bos_token_to_be_generated", "initializer_factor", "max_new_tokens", "save_step",
+  "extra_pos_embeddings", "force_bos_token_to_be_generated", "initializer_factor", "max_new_tokens", "replacing_rate", "save_step",
   "scalable_attention",
 } do harmless.seq2seqs[key] = true end
 

@@ -193,9 +193,10 @@ function scaled.llama3(at, theta, dim)
     high = at:number("high_freq_factor", 1e-6, 1e6),
     original = at:count("original_max_position_embeddings", 1, 2 ^ 30),
   }
-  if scaling.high <= scaling.low then
-    at:refuse("high_freq_factor", "larger than low_freq_factor " .. scaling.low)
+  if scaling.high < scaling.low then
+    at:refuse("high_freq_factor", "low_freq_factor " .. scaling.low .. " or more")
   end
+  if scaling.high == scaling.low then return rope.slowed(theta, dim, scaling.factor, scaling.original / scaling.low) end
   return { theta = theta, dim = dim, scaling = scaling }
 end
 

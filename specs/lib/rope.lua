@@ -27,6 +27,15 @@ function rope.linear(theta, dim, factor)
   return { dim = dim, freqs = freqs }
 end
 
+-- Pairs that turn less than once in `wave` positions are interpolated: Llama 3's way without a blend, as Llama 4 has it.
+function rope.slowed(theta, dim, factor, wave)
+  local freqs = plain(theta, dim)
+  for i, f in ipairs(freqs) do
+    if 2 * math.pi / f > wave then freqs[i] = f / factor end
+  end
+  return { dim = dim, freqs = freqs }
+end
+
 -- A larger base, so that the slowest pair turns 1 / factor as fast and the fastest as before ("NTK-aware").
 function rope.ntk(theta, dim, factor)
   return { dim = dim, freqs = plain(theta * factor ^ (dim / (dim - 2)), dim) }

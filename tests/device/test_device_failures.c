@@ -108,6 +108,38 @@ static bool may_pass(const char *function)
     return false;
 }
 
+/* What `ftxc tune` measures: each call that fails is told, and nothing stays, also where another keeps the context, so that its
+ * end frees nothing. */
+static void rate_may_fail(void **state)
+{
+    const CudaDriver *cu;
+    unsigned long n, loud = 0;
+    FtxError err = {0};
+    CUcontext kept;
+    double rate;
+
+    (void)state;
+    assert_int_equal(cuda_driver(&cu, &err), FTX_OK);
+    assert_int_equal(device_cuda_rate(0, 1000, &rate, &err), FTX_OK);
+    assert_true(rate > 2.0 * 1000 * 7 / 1e6 && rate < 2.0 * 1000 * 8 / 0.25e6 * 1.001); /* 8 copies of 1,000 bytes */
+    assert_int_equal(fake_open_things(), 0);
+    for (n = 1;; n++) {
+        fake_reset();
+        assert_int_equal(cu->cuDevicePrimaryCtxRetain(&kept, 0), CUDA_SUCCESS);
+        fake.fail_at = fake.calls + n;
+        const FtxStatus status = device_cuda_rate(0, 1000, &rate, &err);
+        if (!fake.failed)
+            break;
+        assert_true(status || may_pass(fake.failed));
+        loud += status != FTX_OK;
+        if (status)
+            assert_non_null(strstr(err.text, "CUDA_ERROR_UNKNOWN"));
+        assert_int_equal(fake_open_things(), 1); /* the context */
+    }
+    assert_true(loud >= 30);
+    fake_reset();
+}
+
 /* What `ftxc doctor` asks: each call that fails is told, and no context stays. */
 static void facts_may_fail(void **state)
 {
@@ -251,6 +283,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(mistakes_are_named, reset),
         cmocka_unit_test_setup(facts_may_fail, reset),
+        cmocka_unit_test_setup(rate_may_fail, reset),
         cmocka_unit_test_setup(every_call_may_fail, reset),
         cmocka_unit_test_setup(a_hang_is_noticed, reset),
         cmocka_unit_test_setup(a_lost_gpu_is_left_alone, reset),

@@ -2,13 +2,17 @@
 //
 // One step with single tokens and prompt chunks, of lengths around the edges of pages, tiles and chunks. Pages are in
 // random order, all that must not be read is NaN, outputs start poisoned. Each decode row is computed again alone, and
-// all rows again by few blocks, and by a block for each row and head set (SPREAD): the bits must be the same. With the argument
-// `prompts` attention of prompts alone is timed; with `rows` single tokens of 65 to 512 rows, behind a kernel that streams weights.
+// all rows again by few blocks, by a block for each row and head set (SPREAD 1), and by equal ranges (SPREAD 2): the bits must be
+// the same; so must those of attend_decode_norm be, against append_norm and attend_decode. With the argument `prompts` attention of
+// prompts alone is timed; with `rows` single tokens of 65 to 512 rows, behind a kernel that streams weights.
+#include "append_norm.cuh"
 #include "attend_decode.cuh"
 #include "attend_prefill.cuh"
 #include "attend_prefill_hopper.cuh"
+#include "body/normed_decode.cuh"
 #include "check.h"
 #include "regions.h"
+#include "stream.h"
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -33,7 +37,7 @@ template <class F, int W = 0> struct Warps {
 };
 template <class F, int W = 0, int SPREAD_ = 0> struct DecodeConfig : DecodeRegions<F, Warps<F, W>::BEST> {
     using R = DecodeRegions<F, Warps<F, W>::BEST>;
-    static constexpr int BEAMS = 0, SPREAD = SPREAD_;
+    static constexpr int BEAMS = 0, SPREAD = SPREAD_, REST = 0;
     static constexpr int BLOCKS = R::WARPS == 1 && R::SET <= 8 ? 16 : R::WARPS == 2 && R::SET <= 8 && F::E <= 64 ? 8 : R::WARPS == 4 && R::SET <= 8 && R::MATRIX ? 3 : 2;
 };
 template <class F> struct Tiles : F {
@@ -62,7 +66,7 @@ static int sms;
 template <class F, int W = 0, int SPREAD = 0> void run_decode(AttendDecodeArgs a, int S, cudaStream_t s = 0, int most_blocks = 1 << 20)
 {
     using C = DecodeConfig<F, W, SPREAD>;
-    const int grid = SPREAD ? S * C::HEAD_SETS + std::min(C::BLOCKS * sms, most_blocks) : std::min({C::BLOCKS * sms, S * C::HEAD_SETS * F::MAX_CHUNKS, most_blocks});
+    const int grid = SPREAD == 1 ? S * C::HEAD_SETS + std::min(C::BLOCKS * sms, most_blocks) : std::min({C::BLOCKS * sms, S * C::HEAD_SETS * F::MAX_CHUNKS, most_blocks});
     launch(decode_kernel<C>, dim3(grid), C::WARPS * 32, C::SHARED, a, s);
 }
 template <class F> void run_prefill(AttendPrefillArgs a, int T, int S, cudaStream_t s = 0)
@@ -205,6 +209,15 @@ template <class F, int W = 0> int check(const char *name, uint64_t seed)
         const std::vector<T> spread = dy.get();
         moved += memcmp(spread.data(), y.data(), (size_t)dr * H * E * sizeof(T)) != 0;
     }
+    if constexpr (D::SET * E <= D::WARPS * 128)
+        for (int blocks : {1, 3, 7, 50, 1 << 20}) { // equal ranges of units
+            dy.fill(0xff);
+            partials.fill(0xff);
+            run_decode<F, W, 2>(da, S, 0, blocks);
+            CU(cudaDeviceSynchronize());
+            const std::vector<T> dealt = dy.get();
+            moved += memcmp(dealt.data(), y.data(), (size_t)dr * H * E * sizeof(T)) != 0;
+        }
     for (u32 c : counters.get())
         wrong += c != 0;
 
@@ -282,6 +295,96 @@ template <class F, int W = 0> int check(const char *name, uint64_t seed)
 #define CHECK(...) wrong += check<Facts<__VA_ARGS__>>(#__VA_ARGS__, seed++)
 #define CHECK_BY(WARPS, ...) wrong += check<Facts<__VA_ARGS__>, WARPS>(#WARPS " warps, " #__VA_ARGS__, seed++)
 
+// Heads of q and k normed by append_norm before attend_decode, or by attend_decode_norm: the same bits of y and of the cache.
+template <class F, int R> struct AppendNormConfig {
+    using T = typename F::T;
+    using OUT = T;
+    using KV = T;
+    static constexpr int H = F::HEADS, G = F::KV_HEADS, E = F::E, ROT = R, BLOCK = F::BLOCK, PAGES = ceil_div(F::CONTEXT, F::BLOCK);
+    static constexpr int THREADS = 128, VEC = 8, LANES = least(32, pow2_at_least(ceil_div(E, VEC))), PER = 1, ONE_TYPE = 1;
+    static constexpr float EPS = 1e-6f;
+};
+template <class F, int R> struct NormConfig : DecodeConfig<F> {
+    using D = DecodeConfig<F>;
+    static constexpr int ROT = R, NORMED_AT = round_up(D::SHARED, 16), SHARED = NORMED_AT + (D::SET * (F::E + 8) + 4 * F::E) * 2;
+    static constexpr float EPS = 1e-6f;
+};
+template <class C> __global__ void __launch_bounds__(128) append_norm_kernel(const __grid_constant__ AppendNormArgs a) { append_norm<C>(a); }
+template <class C>
+__global__ void __launch_bounds__(C::WARPS * 32, C::BLOCKS) decode_norm_kernel(const __grid_constant__ AttendDecodeNormArgs a) { attend_decode<Normed<C>>(normed_args<C>(a)); }
+
+template <class F, int R> int check_normed(const char *name, uint64_t seed)
+{
+    using T = typename F::T;
+    using A = AppendNormConfig<F, R>;
+    using N = NormConfig<F, R>;
+    constexpr int H = F::HEADS, G = F::KV_HEADS, E = F::E, B = F::BLOCK, PER_SLOT = ceil_div(F::CONTEXT, B), WIDE = (H + 2 * G) * E;
+    Random rnd{seed};
+    const std::vector<int> length = {1, 2, B, B + 1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 255, 256, 257, 300, 513, 777, 1025, 2048};
+    const int S = (int)length.size();
+    std::vector<FtxRow> rows(S);
+    std::vector<FtxToken> tokens(S);
+    std::vector<int> pages(S * PER_SLOT);
+    for (size_t i = 0; i < pages.size(); i++)
+        pages[i] = (int)i;
+    for (size_t i = pages.size() - 1; i > 0; i--)
+        std::swap(pages[i], pages[rnd.below((int)i + 1)]);
+    for (int r = 0; r < S; r++) {
+        rows[r] = {};
+        rows[r].q_start = r, rows[r].q_len = 1, rows[r].kv_len = length[r], rows[r].slot = S - 1 - r, rows[r].lane = -1;
+        tokens[r] = {0, length[r] - 1, r, S - 1 - r};
+    }
+    const size_t elements = pages.size() * G * B * E;
+    std::vector<T> x((size_t)S * WIDE), k(elements), v(elements);
+    for (auto *some : {&x, &k, &v})
+        for (auto &e : *some)
+            e = host_round<T>(rnd.normal());
+    std::vector<float> qg(E), kg(E), table((size_t)F::CONTEXT * most(R, 1));
+    for (int e = 0; e < E; e++)
+        qg[e] = 1 + 0.3f * rnd.normal(), kg[e] = 1 + 0.3f * rnd.normal();
+    for (size_t i = 0; i < table.size(); i++)
+        table[i] = i % 2 ? sinf(i * 0.37f) : cosf((i + 1) * 0.37f);
+    FtxStep step = {};
+    step.tokens = step.rows = step.decode_rows = S;
+    Device<T> dx(x), dq((size_t)S * H * E), dy(dq.n), k1(k), v1(v), k2(k), v2(v);
+    Device<float> dqg(qg), dkg(kg), dtable(table), partials((size_t)F::MAX_ROWS * N::HEAD_SETS * F::MAX_CHUNKS * N::PARTIAL);
+    Device<FtxStep> dstep(std::vector<FtxStep>{step});
+    Device<FtxRow> drows(rows);
+    Device<FtxToken> dtokens(tokens);
+    Device<int> dpages(pages);
+    Device<u32> counters(F::MAX_ROWS * N::HEAD_SETS);
+    counters.fill(0);
+    dy.fill(0xff);
+    launch(append_norm_kernel<A>, dim3(S, ceil_div(H + 2 * G, A::THREADS / A::LANES)), A::THREADS, 0,
+           AppendNormArgs{dx.p, dtable.p, dqg.p, dkg.p, dstep.p, dtokens.p, dpages.p, k1.p, v1.p, dq.p});
+    run_decode<F>(AttendDecodeArgs{dq.p, dstep.p, drows.p, dpages.p, k1.p, v1.p, dy.p, partials.p, counters.p}, S);
+    CU(cudaDeviceSynchronize());
+    const std::vector<T> y = dy.get(), ck = k1.get(), cv = v1.get();
+    int wrong = 0;
+    double sum = 0;
+    for (const T &e : y)
+        sum += fabs(host_float(e));
+    wrong += !(sum > 0 && sum < 1e30);
+    wrong += !memcmp(ck.data(), k.data(), elements * sizeof(T));
+    for (int blocks : {1 << 20, 5, 1}) {
+        k2.put(k), v2.put(v);
+        dy.fill(0xff);
+        const int grid = std::min({N::BLOCKS * sms, S * N::HEAD_SETS * F::MAX_CHUNKS, blocks});
+        launch(decode_norm_kernel<N>, dim3(grid), N::WARPS * 32, N::SHARED,
+               AttendDecodeNormArgs{dx.p, dtable.p, dqg.p, dkg.p, dstep.p, drows.p, dpages.p, k2.p, v2.p, dy.p, partials.p, counters.p});
+        CU(cudaDeviceSynchronize());
+        const std::vector<T> y2 = dy.get(), k3 = k2.get(), v3 = v2.get();
+        wrong += memcmp(y2.data(), y.data(), y.size() * sizeof(T)) != 0;
+        wrong += memcmp(k3.data(), ck.data(), elements * sizeof(T)) != 0;
+        wrong += memcmp(v3.data(), cv.data(), elements * sizeof(T)) != 0;
+    }
+    for (u32 c : counters.get())
+        wrong += c != 0;
+    printf("normed %-40s %d rows, other bits %d  %s\n", name, S, wrong, wrong ? "WRONG" : "");
+    return wrong;
+}
+#define CHECK_NORMED(ROT, ...) wrong += check_normed<Facts<__VA_ARGS__>, ROT>(#ROT ", " #__VA_ARGS__, seed++)
+
 template <class T> __global__ void fill_kernel(T *p, size_t n, u32 seed)
 {
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x) {
@@ -338,35 +441,6 @@ template <class F, int W = 0> void time_decode(const char *name, int S, int leng
     });
     const double bytes = 2.0 * S * length * F::KV_HEADS * F::E * sizeof(T);
     printf("decode  %-22s rows %3d length %6d: %8.2f us  %6.0f GB/s  %4.1f %% of 4.6 TB/s\n", name, S, length, us, bytes / us * 1e-3, bytes / us * 1e-3 / 46);
-}
-
-// What stands beside attention in a step: a kernel that fills the SMs and reads weights.
-struct StreamArgs {
-    const uint4 *w;
-    size_t n;
-    uint4 *out;
-};
-__global__ void __launch_bounds__(384, 1) stream_kernel(const __grid_constant__ StreamArgs a)
-{
-    launch_dependents();
-    constexpr int AHEAD = 8;
-    const size_t step = (size_t)gridDim.x * 384;
-    uint4 x[AHEAD], all = {};
-    size_t i = blockIdx.x * (size_t)384 + threadIdx.x;
-#pragma unroll
-    for (int j = 0; j < AHEAD; j++)
-        x[j] = i + j * step < a.n ? __ldcs(a.w + i + j * step) : all;
-    wait_for_previous();
-    for (; i < a.n; i += AHEAD * step)
-#pragma unroll
-        for (int j = 0; j < AHEAD; j++) {
-            all.x ^= x[j].x ^ x[j].y ^ x[j].z ^ x[j].w;
-            const size_t next = i + (AHEAD + j) * step;
-            if (next < a.n)
-                x[j] = __ldcs(a.w + next);
-        }
-    if (all.x == 0x12345678)
-        a.out[blockIdx.x] = all;
 }
 
 // S rows of one length, or (0) of unlike ones: most below 256, each eighth up to 2,000 positions. The time of attention in a
@@ -562,6 +636,12 @@ int main(int argc, char **argv)
         CHECK_BY(2, bf16, bf16, 8, 1, 32, 64);
         CHECK_BY(1, bf16, bf16, 32, 8, 64, 16);
         CHECK_BY(1, half, half, 14, 2, 40, 8, 300);
+        CHECK_NORMED(128, bf16, bf16, 32, 4, 128, 16);
+        CHECK_NORMED(64, bf16, bf16, 16, 8, 128, 16);
+        CHECK_NORMED(64, half, half, 14, 2, 64, 24, 257);
+        CHECK_NORMED(0, bf16, bf16, 32, 2, 96, 8);
+        CHECK_NORMED(24, half, half, 3, 1, 24, 16, 0, 20);
+        CHECK_NORMED(256, bf16, bf16, 8, 4, 256, 16, 512);
         printf(wrong ? "%d wrong\n" : "ok\n", wrong);
     } else {
         using Small = Facts<bf16, bf16, 32, 8, 64, 16, 0, 0, 64, 4096>;

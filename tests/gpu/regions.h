@@ -33,7 +33,7 @@ template <class F, int WARPS_> struct DecodeRegions : F {
     static constexpr int STATS_AT = MERGE_AT + WARPS * SET * MERGE_PITCH * 4, QUERY_AT = STATS_AT + WARPS * 2 * SET * 4;
     static constexpr int BEFORE_AT = QUERY_AT + (MATRIX ? 0 : SET * F::E * 4),
                          ARRIVED_AT = BEFORE_AT + (F::MAX_ROWS + 1) * 4;
-    static constexpr int UNIT_AT = ARRIVED_AT + 16, SHARED = UNIT_AT + 12;
+    static constexpr int UNIT_AT = ARRIVED_AT + 20, SHARED = UNIT_AT + 12;
 };
 
 // F: V LOGIT_BIAS

@@ -222,6 +222,18 @@ static void pooling(void **state)
                                     sizeof w_row);
             free(w);
         }
+        for (int i = 0; i < 4; i++) { /* the rows around each token */
+            static const int from[] = {-1, -3, -1, 2}, count[] = {3, 7, 1, 2};
+            const size_t size = (size_t)T * C * (size_t)count[i];
+            float *around = calloc(size, sizeof *around), *expected = calloc(size, sizeof *expected);
+
+            ref_neighbours((RefTensor){x, DT_FP32}, rows, ROWS, C, from[i], count[i], i > 1, expected);
+            call(kernel_at("neighbours", level), (void *const[]){x, rows, token, around},
+                 (const int64_t[]){C, from[i] + 64, count[i], i > 1}, T, ROWS, 3);
+            assert_memory_equal(around, expected, size * sizeof *around);
+            free(around);
+            free(expected);
+        }
         for (int id = -1; id < 3; id++) { /* ids 0 to 2 repeat in a text; none is above 1 in the last text */
             call(kernel_at("select_id", level), (void *const[]){x, rows, token, y}, (const int64_t[]){C, id + 1}, T,
                  ROWS, 2);

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "golden.h"
+#include "tests/skip.h"
 
 enum { TEXT = 1024, EVERY = 13, MOST = 520, SOURCES = 24 };
 
@@ -57,28 +58,34 @@ static void keep_logits(FtxEngine *e, FtxRequest *r, int vocab, float *to)
     memcpy(to, ftx_engine_logits(e, id), sizeof *to * (size_t)vocab);
 }
 
-/* Logits behind every EVERY-th token of the text, and its perplexity. */
-static float *text_logits(FtxModel *m, const int32_t *ids, int vocab, double *perplexity)
+/* Prefixes of a text whose next tokens are compared. */
+static int prefixes(int length)
 {
-    float *logits = malloc(sizeof *logits * (size_t)(vocab * (MOST / EVERY)));
+    return (length < MOST ? length : MOST) / EVERY;
+}
+
+/* Logits behind every EVERY-th token of the text, and its perplexity. */
+static float *text_logits(FtxModel *m, const int32_t *ids, int length, int vocab, double *perplexity)
+{
+    float *logits = malloc(sizeof *logits * (size_t)(vocab * prefixes(length)));
     static float logprobs[TEXT];
     static GoldenAnswer a;
     FtxEngine *e = golden_engine(m);
     FtxError err;
     double sum = 0;
 
-    for (int i = 0; i < MOST / EVERY; i++) {
+    for (int i = 0; i < prefixes(length); i++) {
         FtxRequest r = next_token(m, &a);
 
         r.ids = ids;
         r.ids_count = (size_t)(i + 1) * EVERY;
         keep_logits(e, &r, vocab, logits + (size_t)(i * vocab));
     }
-    if (ftx_engine_score(e, ids, TEXT, logprobs, &err))
+    if (ftx_engine_score(e, ids, (size_t)length, logprobs, &err))
         fail_msg("%s", err.text);
-    for (int i = 0; i < TEXT - 1; i++)
+    for (int i = 0; i < length - 1; i++)
         sum -= (double)logprobs[i];
-    *perplexity = exp(sum / (TEXT - 1));
+    *perplexity = exp(sum / (length - 1));
     ftx_engine_close(e);
     return logits;
 }
@@ -120,6 +127,35 @@ static void check(const char *model, const Kind *k, double got, double perplexit
     assert_true(more < k->perplexity);
 }
 
+/* A decoder in fp32, then as each kind; text: a file with ids of a held-out text. */
+static void decoder(const char *name, const char *spec, const char *text, const Kind *kinds, size_t n)
+{
+    FtxModel *m = golden_open(spec, "quantised", "-D precision.weights=fp32 -D precision.kv=fp32");
+    json_t *j = golden_json(text);
+    static int32_t ids[TEXT];
+    FtxModelInfo info;
+    double exact, perplexity;
+    float *want, *got;
+    int length;
+
+    ftx_model_info(m, &info);
+    length = (int)golden_ids(json_object_get(j, "ids"), ids, TEXT);
+    assert_true(length >= TEXT / 2);
+    want = text_logits(m, ids, length, info.vocab, &exact);
+    ftx_model_close(m);
+    for (size_t i = 0; i < n; i++) {
+        if (!runs(&kinds[i]))
+            continue;
+        m = golden_open(spec, "quantised", kinds[i].overrides);
+        got = text_logits(m, ids, length, info.vocab, &perplexity);
+        check(name, &kinds[i], mean_divergence(want, got, prefixes(length), info.vocab), perplexity, exact);
+        free(got);
+        ftx_model_close(m);
+    }
+    free(want);
+    json_decref(j);
+}
+
 static void fable(void **state)
 {
     static const Kind kinds[] = {
@@ -136,29 +172,36 @@ static void fable(void **state)
         {"cache int8", "-D precision.weights=fp32 -D precision.kv=int8", 0.0005, 0.2, false},
         {"cache fp8", "-D precision.weights=fp32 -D precision.kv=fp8", 0.004, 0.5, false},
     };
-    FtxModel *m = golden_open("specs/fable.lua", "quantised", "-D precision.weights=fp32 -D precision.kv=fp32");
-    json_t *j = golden_json("tests/models/fable/long.json");
-    static int32_t ids[TEXT];
-    FtxModelInfo info;
-    double exact, perplexity;
-    float *want, *got;
     (void)state;
 
-    ftx_model_info(m, &info);
-    assert_int_equal(golden_ids(json_object_get(j, "ids"), ids, TEXT), TEXT);
-    want = text_logits(m, ids, info.vocab, &exact);
-    ftx_model_close(m);
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (!runs(&kinds[i]))
-            continue;
-        m = golden_open("specs/fable.lua", "quantised", kinds[i].overrides);
-        got = text_logits(m, ids, info.vocab, &perplexity);
-        check("fable", &kinds[i], mean_divergence(want, got, MOST / EVERY, info.vocab), perplexity, exact);
-        free(got);
-        ftx_model_close(m);
-    }
-    free(want);
-    json_decref(j);
+    decoder("fable", "specs/fable.lua", "tests/models/fable/long.json", kinds, sizeof kinds / sizeof *kinds);
+}
+
+static void gpt2_fable(void **state)
+{
+    static const Kind kinds[] = {
+        {"int8", "-D precision.weights=int8", 0.002, 0.5, false},
+        {"int8, fp32 activations", "-D precision.weights=int8 -D precision.compute=fp32", 0.002, 0.5, false},
+        {"fp8", "-D precision.weights=fp8", 0.01, 2, false},
+        {"int4, groups of 128", "-D precision.weights=int4", 0.15, 11, false},
+        {"int4, groups of 32", "-D precision.weights=int4 -D precision.group=32", 0.11, 9, false},
+        {"int4, groups of 32 with zeros", "-D precision.weights=int4 -D precision.group=32 -D precision.zeros=true",
+         0.11, 9, false},
+        {"cache int8", "-D precision.weights=fp32 -D precision.kv=int8", 0.0005, 0.2, false},
+        {"cache fp8", "-D precision.weights=fp32 -D precision.kv=fp8", 0.004, 1.5, false},
+    };
+    const char *shared = getenv("FTX_SHARED");
+    char spec[1000], text[1000];
+    FILE *f;
+    (void)state;
+
+    snprintf(spec, sizeof spec, "%s/models/gpt2-fable", shared ? shared : "");
+    snprintf(text, sizeof text, "%s/golden/gpt2-fable/long.json", shared ? shared : "");
+    f = fopen(text, "r");
+    if (!f)
+        SKIP("%s is not there: gpt2-fable has 12 MB of weights", text);
+    fclose(f);
+    decoder("gpt2-fable", spec, text, kinds, sizeof kinds / sizeof *kinds);
 }
 
 static void verse(void **state)
@@ -194,7 +237,7 @@ static void verse(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(fable), cmocka_unit_test(verse)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(fable), cmocka_unit_test(gpt2_fable), cmocka_unit_test(verse)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

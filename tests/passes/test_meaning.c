@@ -412,6 +412,7 @@ static void compute(Machine *m, Id id)
     case OP_DISTANCE_HEADS:
     case OP_NORM_ROWS:
     case OP_PREVIOUS:
+    case OP_NEIGHBOURS:
     case OP_XIELU:
     case OP_GLU_CLAMPED:
     case OP_SCALE_BY_POSITION:

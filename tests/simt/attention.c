@@ -57,19 +57,20 @@ static void add_attend_long(Suite *s, DType t, int sms)
     take(s, &g, &c, "attend, several chunks");
 }
 
-/* A block for each row and head set, and a few for the later groups of chunks. rows: of eight. */
-static void add_attend_spread(Suite *s, DType t, int E, int warps, int rows)
+/* SPREAD 1: a block for each row and head set, and a few for the later groups of chunks. SPREAD 2: blocks take ranges. rows: of
+ * eight; sms: as many blocks. */
+static void add_attend_spread(Suite *s, DType t, int E, int warps, int rows, int spread, int sms)
 {
     const char *type = dtype_name(t);
     Ir g = {.text = "graph \"case\"\nlimits sequences=8 context=1600 tokens=64 kv_block=8 kv_pages=600 "
                     "logit_bias=4 end_ids=4\n"};
     Case c = {.kv = t,
               .only = "attend_decode",
-              .sms = 1,
+              .sms = sms,
               .decode = true,
               .bucket = 8,
               .n_use = 4,
-              .use = {{"SPREAD", 1}, {"CHUNK", 128}, {"WARPS", warps}, {"BLOCKS", 1}}};
+              .use = {{"SPREAD", spread}, {"CHUNK", 128}, {"WARPS", warps}, {"BLOCKS", 1}}};
 
     g.n = strlen(g.text);
     add(&g, "ids : [T] i32");
@@ -78,7 +79,7 @@ static void add_attend_spread(Suite *s, DType t, int E, int warps, int rows)
     add(&g, "attend_paged %%%d {layer=0 kv_heads=2 scale=0.2 window=0 softcap=0} : [T,%d] %s", q, 4 * E, type);
     set_rows(&c, rows, rows,
              (const int[][2]){{1, 700}, {1, 1}, {1, 1590}, {1, 128}, {1, 17}, {1, 600}, {1, 33}, {1, 1025}});
-    take(s, &g, &c, "attend, a block for each row and head set");
+    take(s, &g, &c, spread == 1 ? "attend, a block for each row and head set" : "attend, ranges");
 }
 
 /* Heads and rows so many that a row's keys do not fit in shared memory at once. With 64 rows four warps take
@@ -245,9 +246,13 @@ void attention(void **state)
         add_attend(s, &some[i]);
     add_attend_long(s, DT_BF16, 1);
     add_attend_long(s, DT_FP16, 5);
-    add_attend_spread(s, DT_BF16, 16, 4, 8);
-    add_attend_spread(s, DT_FP16, 80, 1, 5);
-    add_attend_spread(s, DT_FP32, 32, 2, 8);
+    add_attend_spread(s, DT_BF16, 16, 4, 8, 1, 1);
+    add_attend_spread(s, DT_FP16, 80, 1, 5, 1, 1);
+    add_attend_spread(s, DT_FP32, 32, 2, 8, 1, 1);
+    add_attend_spread(s, DT_BF16, 16, 4, 8, 2, 1);
+    add_attend_spread(s, DT_FP16, 64, 1, 5, 2, 5);
+    add_attend_spread(s, DT_FP32, 32, 2, 8, 2, 30);
+    add_attend_spread(s, DT_BF16, 128, 2, 8, 2, 11);
     add_attend_brief(s, DT_BF16, 64);
     add_attend_brief(s, DT_FP16, 256);
     add_append(s, DT_FP32, DT_FP32, 20, 8);
@@ -262,6 +267,84 @@ void attention(void **state)
                                             (const int[]){2, 1, 1, 1}[k], e, (const int[]){0, 9, 0, 17}[(k + e) % 4],
                                             k == 3 ? 15.0 : 0.0, (const int[]){0, 7, 45, 0}[(k + e / 8) % 4], NULL});
     finish(s, 21);
+}
+
+/* --- attention that norms the heads itself ------------------------------------------------------- */
+
+typedef struct Normed {
+    DType t;
+    int H, G, E, rot, window;
+    double softcap;
+    int sms, n, length[7]; /* of rows that bring one token each */
+    const char *target;
+} Normed;
+
+static void add_normed(Suite *s, const Normed *a)
+{
+    const char *type = dtype_name(a->t);
+    Ir g = {0};
+    Case c = {.target = a->target, .kv = a->t, .sms = a->sms, .decode = true, .bucket = 8};
+    char table[12] = "-", name[200];
+    int rows[7][2];
+
+    g.n = (size_t)snprintf(g.text, sizeof g.text,
+                           "graph \"case\"\nlimits sequences=8 context=1600 tokens=64 kv_block=8 kv_pages=600 "
+                           "logit_bias=4 end_ids=4\n");
+    add(&g, "ids : [T] i32");
+    const int x = input(&g, (a->H + 2 * a->G) * a->E, a->t), qg = weight(&g, "g", a->E, 0, a->t);
+    const int kg = weight(&g, "h", a->E, 0, a->t);
+
+    if (a->rot)
+        snprintf(table, sizeof table, "%%%d",
+                 add(&g, "rope_table {rot=%d theta=10000 positions=1600} : [1600,%d,2] fp32", a->rot, a->rot / 2));
+    const int q =
+        add(&g, "append %%%d %s %%%d %%%d {eps=1e-3 layer=0 heads=%d kv_heads=%d head_dim=%d rot=%d} : [T,%d,%d] %s", x,
+            table, qg, kg, a->H, a->G, a->E, a->rot, a->H, a->E, type);
+
+    add(&g, "attend_paged %%%d {layer=0 kv_heads=%d scale=0.2 window=%d softcap=%g} : [T,%d] %s", q, a->G, a->window,
+        a->softcap, a->H * a->E, type);
+    for (int i = 0; i < a->n; i++) {
+        rows[i][0] = 1;
+        rows[i][1] = a->length[i];
+    }
+    set_rows(&c, a->n, a->n, (const int(*)[2])rows);
+    snprintf(name, sizeof name, "attend, heads normed, %s H=%d G=%d E=%d rot=%d window=%d rows=%d", type, a->H, a->G,
+             a->E, a->rot, a->window, a->n);
+    take(s, &g, &c, name);
+}
+
+/* Rows of one token, of one more than a tile or a chunk; one block with units of several rows and heads; several blocks a row. */
+void attention_of_normed_heads(void **state)
+{
+    static const Normed some[] = {
+        {DT_BF16, 16, 2, 128, 128, 0, 0, 3, 3, {1, 17, 300}, NULL},
+        {DT_FP16, 4, 2, 64, 32, 0, 0, 1, 7, {1, 16, 17, 128, 5, 129, 64}, NULL},
+        {DT_BF16, 3, 1, 24, 24, 9, 20, 1, 3, {33, 7, 10}, NULL},
+        {DT_FP16, 32, 2, 40, 20, 0, 0, 2, 2, {256, 257}, NULL},
+        {DT_BF16, 2, 2, 96, 0, 0, 0, 3, 3, {31, 32, 130}, NULL},
+        {DT_BF16, 8, 1, 256, 256, 100, 0, 1, 2, {333, 12}, NULL},
+        {DT_BF16, 4, 4, 16, 16, 0, 0, 1, 2, {1500, 513}, NULL},
+        {DT_FP16, 4, 4, 16, 8, 0, 0, 5, 3, {1100, 1, 769}, NULL},
+    };
+    Suite *s = open_suite("attend-normed");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        add_normed(s, &some[i]);
+    for (int e = 16; wide && e <= 256; e += 24)
+        for (int k = 0; k < 3; k++)
+            add_normed(s, &(Normed){types[1 + (k + e / 8) % 2],
+                                    (const int[]){4, 3, 16}[k],
+                                    (const int[]){2, 1, 1}[k],
+                                    e,
+                                    e / 2,
+                                    (const int[]){0, 30, 0}[k],
+                                    k == 1 ? 15.0 : 0.0,
+                                    1 + e % 3,
+                                    4,
+                                    {e, 1 + k, 300 + e, 16 * k + 16},
+                                    NULL});
+    finish(s, 61);
 }
 
 /* --- ops on heads, one by one -------------------------------------------------------------------- */

@@ -71,19 +71,19 @@ static void add_long(Suite *s, DType t, DType kv, int sms)
     take(s, &g, &c, "attend codes, several chunks");
 }
 
-/* A block for each row and head set, and a few for the later groups of chunks. */
-static void add_coded_spread(Suite *s, DType t, DType kv, int E)
+/* SPREAD 1: a block for each row and head set, and a few for the later groups of chunks. SPREAD 2: blocks take ranges. */
+static void add_coded_spread(Suite *s, DType t, DType kv, int E, int spread, int sms)
 {
     const char *type = dtype_name(t);
     Ir g = {.text = "graph \"case\"\nlimits sequences=8 context=1600 tokens=64 kv_block=8 kv_pages=600 "
                     "logit_bias=4 end_ids=4\n"};
     Case c = {.kv = kv,
               .only = "attend_decode_codes",
-              .sms = 1,
+              .sms = sms,
               .decode = true,
               .bucket = 8,
               .n_use = 4,
-              .use = {{"SPREAD", 1}, {"CHUNK", 128}, {"WARPS", 4}, {"BLOCKS", 1}}};
+              .use = {{"SPREAD", spread}, {"CHUNK", 128}, {"WARPS", 4}, {"BLOCKS", 1}}};
 
     g.n = strlen(g.text);
     add(&g, "ids : [T] i32");
@@ -91,7 +91,36 @@ static void add_coded_spread(Suite *s, DType t, DType kv, int E)
     const int q = add(&g, "append %%%d - {layer=0 heads=4 kv_heads=2 head_dim=%d} : [T,4,%d] %s", x, E, E, type);
     add(&g, "attend_paged %%%d {layer=0 kv_heads=2 scale=0.2 window=0 softcap=0} : [T,%d] %s", q, 4 * E, type);
     set_rows(&c, 5, 5, (const int[][2]){{1, 700}, {1, 1}, {1, 1590}, {1, 128}, {1, 33}});
-    take(s, &g, &c, "attend codes, a block for each row and head set");
+    if (sms == 10) /* a whole row and head set for each block */
+        set_rows(&c, 5, 5, (const int[][2]){{1, 700}, {1, 641}, {1, 650}, {1, 768}, {1, 699}});
+    take(s, &g, &c, spread == 1 ? "attend codes, a block for each row and head set" : "attend codes, ranges");
+}
+
+/* More rows than a warp has lanes, in ranges. */
+static void add_coded_rows(Suite *s)
+{
+    Ir g = {.text = "graph \"case\"\nlimits sequences=40 context=160 tokens=64 kv_block=8 kv_pages=300 "
+                    "logit_bias=4 end_ids=4\n"};
+    Case c = {.kv = DT_INT8,
+              .only = "attend_decode_codes",
+              .sms = 6,
+              .decode = true,
+              .bucket = 40,
+              .n_use = 4,
+              .use = {{"SPREAD", 2}, {"CHUNK", 128}, {"WARPS", 4}, {"BLOCKS", 1}}};
+    int rows[38][2];
+
+    g.n = strlen(g.text);
+    for (int i = 0; i < 38; i++) {
+        rows[i][0] = 1;
+        rows[i][1] = i % 5 ? 1 + i : 125 + i;
+    }
+    add(&g, "ids : [T] i32");
+    const int x = input(&g, 4 * 32, DT_BF16);
+    const int q = add(&g, "append %%%d - {layer=0 heads=2 kv_heads=1 head_dim=32} : [T,2,32] bf16", x);
+    add(&g, "attend_paged %%%d {layer=0 kv_heads=1 scale=0.2 window=0 softcap=0} : [T,64] bf16", q);
+    set_rows(&c, 38, 38, rows);
+    take(s, &g, &c, "attend codes, ranges of many rows");
 }
 
 void codes_append(void **state)
@@ -129,8 +158,14 @@ void codes_decode(void **state)
         add_coded(s, &some[i], true);
     add_long(s, DT_BF16, DT_INT8, 1);
     add_long(s, DT_FP16, DT_FP8, 5);
-    add_coded_spread(s, DT_BF16, DT_INT8, 64);
-    add_coded_spread(s, DT_FP16, DT_FP8, 48);
+    add_coded_spread(s, DT_BF16, DT_INT8, 64, 1, 1);
+    add_coded_spread(s, DT_FP16, DT_FP8, 48, 1, 1);
+    add_coded_spread(s, DT_BF16, DT_INT8, 128, 2, 1);
+    add_coded_spread(s, DT_FP16, DT_FP8, 48, 2, 3);
+    add_coded_spread(s, DT_BF16, DT_INT8, 64, 2, 7);
+    add_coded_spread(s, DT_BF16, DT_INT8, 64, 2, 10);
+    add_coded_spread(s, DT_BF16, DT_INT8, 64, 2, 40);
+    add_coded_rows(s);
     for (int e = 16; wide && e <= 256; e += 16)
         for (int k = 0; k < 4; k++)
             add_coded(s,

@@ -300,6 +300,10 @@ static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
                 y[t * C + i] = (float)ref_at(a[first], (first ? 0 : (int64_t)(t - 1) * C) + i);
             }
         break;
+    case OP_NEIGHBOURS:
+        ref_neighbours(a[0], s->rows, s->S, C / (int)ir_int(v, "count"), (int)ir_int(v, "from"),
+                       (int)ir_int(v, "count"), ir_int(v, "ring") != 0, y);
+        break;
     case OP_SELECT_ID: select_id(s, ir_int(v, "id"), a[0], C, y); break;
     case OP_POOL_MEAN: ref_pool_mean(a[0], s->rows, s->S, C, y); break;
     case OP_ROW_RMS:

@@ -23,6 +23,7 @@ extern bool wide; /* test_kernels long: more shapes, all schedules */
 
 /* attention.c */
 void attention(void **state);
+void attention_of_normed_heads(void **state);
 void windows(void **state);
 void prompts(void **state);
 void texts(void **state);

@@ -91,11 +91,31 @@ static void add_previous(Suite *s, DType t, DType w, int C)
     take(s, &g, &c, "previous");
 }
 
+/* The rows around each token; a text is shorter than the reach. */
+static void add_neighbours(Suite *s, DType t, int C, int from, int count, bool ring)
+{
+    Ir g = {.text = "graph \"case\"\nlimits sequences=7 context=64 tokens=64 kv_block=8 kv_pages=72 logit_bias=4 "
+                    "end_ids=4\nkind encoder\n"};
+    Case c = {.encode = true};
+
+    g.n = strlen(g.text);
+    add(&g, "ids : [T] i32");
+    const int x = input(&g, C, t);
+    add(&g, "neighbours %%%d {count=%d from=%d%s} : [T,%d] %s", x, count, from, ring ? " ring=1" : "", C * count,
+        dtype_name(t));
+    set_rows(&c, 3, 0, (const int[][2]){{20, 20}, {1, 1}, {31, 31}});
+    take(s, &g, &c, "neighbours");
+}
+
 static void rows(void **state)
 {
     Suite *s = open_suite("rows");
 
     (void)state;
+    add_neighbours(s, DT_FP32, 36, -1, 3, false);
+    add_neighbours(s, DT_BF16, 264, -2, 5, false);
+    add_neighbours(s, DT_FP16, 130, -1, 1, true);
+    add_neighbours(s, DT_BF16, 72, 1, 2, true);
     add_previous(s, DT_FP32, DT_BF16, 36);
     add_previous(s, DT_BF16, DT_BF16, 1032);
     add_previous(s, DT_FP16, DT_FP32, 130);
@@ -732,7 +752,8 @@ int main(int n, char **words)
                                        cmocka_unit_test(split_texts),    cmocka_unit_test(orders),
                                        cmocka_unit_test(quantised_bulk), cmocka_unit_test(quantised_hopper),
                                        cmocka_unit_test(quantised_fp8),  cmocka_unit_test(quantised_digits),
-                                       cmocka_unit_test(fp8_by_fp8),     cmocka_unit_test(inside)};
+                                       cmocka_unit_test(fp8_by_fp8),     cmocka_unit_test(inside),
+                                       cmocka_unit_test(attention_of_normed_heads)};
 
     wide = n > 1 && strcmp(words[1], "long") == 0;
     if (n > 2)

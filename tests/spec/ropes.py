@@ -38,6 +38,9 @@ CASES = [
     (dict(rope_type="dynamic", factor=2.0, rope_theta=500.0, partial_rotary_factor=0.5), 1000, {}),
     (dict(rope_type="proportional", partial_rotary_factor=0.25, rope_theta=1e6), 64, {}),
     (dict(rope_type="proportional", factor=4.0), 64, {}),
+    (dict(rope_type="llama3", factor=16.0, low_freq_factor=1.0, high_freq_factor=1.0, original_max_position_embeddings=64), 128, {}),
+    (dict(rope_type="llama3", factor=8.0, low_freq_factor=4.0, high_freq_factor=4.0, original_max_position_embeddings=64,
+          partial_rotary_factor=0.5), 128, {}),
 ]
 
 out = []

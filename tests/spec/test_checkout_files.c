@@ -177,6 +177,8 @@ static void test_checkout_tokens_of_parts(void **state)
         &f, "Qwen3_5ForSequenceClassification is not known, and nn.* cannot say it yet: it has a recurrent state");
     put(&f, "config.json", "{\"architectures\": [\"Lfm2ForSequenceClassification\"]}");
     refuse_checkout(&f, "Lfm2ForSequenceClassification is not known, and nn.* cannot say it yet: it has convolutions");
+    put(&f, "config.json", "{\"architectures\": [\"LongformerForSequenceClassification\"]}");
+    refuse_checkout(&f, "LongformerForSequenceClassification: a first token that sees all of the text is not computed");
     remove_folder(&f);
 }
 

@@ -40,6 +40,8 @@ static void mistakes(void **state)
         {"return { gpu = \"g\", any_order = 1, entries = {} }",
          "t.lua: any_order: expected true or false, found number"},
         {"return { gpu = \"g\", made = 1, entries = {} }", "t.lua: made: expected a line of text, found number"},
+        {"return { gpu = \"g\", rate = 0, entries = {} }", "t.lua: rate: expected GB/s, found number"},
+        {"return { gpu = \"g\", rate = \"4000\", entries = {} }", "t.lua: rate: expected GB/s, found string"},
         {FILE_OF("1"), "t.lua: entry 1: entries: expected a table, found number"},
         {FILE_OF("{ " KEY ", avoid = true }, {}"), "t.lua: entry 2: kernel: expected a line of text, found nil"},
         {FILE_OF("{ " KEY " }"), "t.lua: entry 1: use: expected a table of constants, found nil"},
@@ -106,7 +108,7 @@ static void written(void **state)
     (void)state;
     assert_true(spec_read_tuning(
         "t.lua",
-        "return { gpu = \"NVIDIA H200\", made = \"ftxc 9\", any_order = true, entries = {\n"
+        "return { gpu = \"NVIDIA H200\", made = \"ftxc 9\", rate = 4000.4, any_order = true, entries = {\n"
         "{ kernel = \"b\", hash = \"1\", program = \"step\", shape = \"N=1\", avoid = true },\n"
         "{ kernel = \"border\", hash = \"1\", program = \"decode 8\", shape = \"before decode 16\", most = 6 },\n"
         "{ kernel = \"a\", hash = \"1\", program = \"step\", shape = \"N=2\", use = { Z = 1, B = -2 } },\n"
@@ -125,7 +127,8 @@ static void written(void **state)
     assert_true(spec_read_tuning("t.lua", text, keep, &again, &d));
     assert_string_equal(tuning_text(again.files.at[0], again.entries.at, again.entries.n, keep), text);
     assert_true(again.files.at[0]->any_order);
-    assert_non_null(strstr(text, "  gpu = \"NVIDIA H200\",\n  made = \"ftxc 9\",\n  any_order = true,\n"));
+    assert_non_null(
+        strstr(text, "  gpu = \"NVIDIA H200\",\n  made = \"ftxc 9\",\n  rate = 4000,\n  any_order = true,\n"));
     assert_string_equal(again.files.at[0]->made, "ftxc 9");
     assert_non_null(
         strstr(text, "library = 130002, algorithms = {\n        { 64, 128, 66, 1, 2, 3, 4, 5, 6, 7, 8 },\n"));

@@ -371,4 +371,5 @@ def main():
     print(f"{len(out)} tokenizers", file=sys.stderr)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <sys/stat.h>
 
+#include "compiler/weights/tensors.h"
 #include "files.h"
 
 enum { HEAD = 64 /* bytes of a tensor that is added without a size */, MORE = 65536 /* of all */ };
@@ -218,6 +219,25 @@ static void test_published(void **state)
     }
 }
 
+/* The kernel of a convolution [N,C,K] is the matrix [N, C * K]; no other shape is. */
+static void test_convolution(void **state)
+{
+    static const struct {
+        int64_t N, K;
+        bool fits;
+    } cases[] = {{2, 6, true}, {3, 4, false}, {1, 6, false}, {6, 2, false}, {2, 12, false}};
+    const Tensor t = {.name = "a", .rank = 3, .dim = {2, 2, 3}, .elements = 12};
+    const Tensor none = {.name = "a", .rank = 3, .dim = {2, 0, 0}};
+    (void)state;
+
+    for (size_t i = 0; i < LEN(cases); i++) {
+        const Shape s = ir_shape(2, ir_const(cases[i].N), ir_const(cases[i].K), (Dim){0});
+
+        assert_int_equal(tensor_has_shape(&t, &s), cases[i].fits);
+        assert_false(tensor_has_shape(&none, &s));
+    }
+}
+
 /* A decoder that leaves out tensors is no encoder. */
 static void test_left_out(void **state)
 {
@@ -330,8 +350,9 @@ static void test_port(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_published), cmocka_unit_test(test_left_out),
-                                       cmocka_unit_test(test_refused), cmocka_unit_test(test_port)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_published), cmocka_unit_test(test_convolution),
+                                       cmocka_unit_test(test_left_out), cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_port)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

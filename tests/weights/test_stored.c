@@ -157,8 +157,9 @@ static void experts(void **state)
 
 /* --- refused ------------------------------------------------------------------------------------------------ */
 
-/* A checkpoint of tensors of zeros, "name type rows,columns;..."; behind I64 perhaps its numbers: "2=16,64". */
-static bool apply(const char *config, const char *tensors, Diag *d)
+/* A checkpoint of tensors of zeros, "name type rows,columns;..."; behind I64 perhaps its numbers: "2=16,64". said: the line
+ * that the summary has of it, or NULL. */
+static bool apply_said(const char *config, const char *tensors, char said[400], Diag *d)
 {
     static unsigned char data[1 << 16];
     Arena *keep = arena_open();
@@ -203,10 +204,17 @@ static bool apply(const char *config, const char *tensors, Diag *d)
     if (!checkpoint_open(path, keep, &c, d))
         fail_msg("%s", d->text);
     ok = stored_apply(c, json, "config.json", keep, d);
+    if (ok && said)
+        snprintf(said, 400, "%s", checkpoint_stored(c));
     checkpoint_close(c);
     json_decref(json);
     arena_close(keep);
     return ok;
+}
+
+static bool apply(const char *config, const char *tensors, Diag *d)
+{
+    return apply_said(config, tensors, NULL, d);
 }
 
 #define GPTQ "{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":32"
@@ -229,10 +237,11 @@ static void refused(void **state)
         {"{\"quant_method\":\"torchao\"}", "", "torchao is not read: its tensors are pickled classes; compile the"},
         {"{\"quant_method\":\"hqq\"}", "", "hqq is not read"},
         {"{\"quant_method\":\"modelopt\"}", "", "modelopt is not read: save the model with quant_method fp8"},
-        {GPTQ ",\"bits\":3}", "", "GPTQ with bits 3 is not read, only 4 and 8"},
+        {GPTQ ",\"bits\":3}", "", "GPTQ with bits 3 is not read, only 4 and 8; compile the original checkpoint"},
         {GPTQ ",\"group_size\":\"x\"}", "", "\"group_size\" must be a whole number"},
         {GPTQ ",\"checkpoint_format\":\"marlin\"}", "", "GPTQ's format \"marlin\" is not read"},
-        {GPTQ ",\"dynamic\":{\"-:x\":{}}}", "", "\"dynamic\" gives modules bits and groups of their own"},
+        {GPTQ ",\"dynamic\":{\"-:x\":{},\"+:y\":{\"bits\":8}}}", "",
+         "\"dynamic\" gives modules that match \"+:y\" bits and groups of their own, which is not read; compile"},
         {GPTQ "}", "a.qweight I32 8,16", "tensor \"a.qweight\" has no \"a.scales\" beside it"},
         {GPTQ "}", "a.qweight I8 8,16", "tensor \"a.qweight\" is stored as I8, expected I32"},
         {GPTQ "}", "a.qweight I32 8", "tensor \"a.qweight\" is not a matrix"},
@@ -252,7 +261,7 @@ static void refused(void **state)
          "tensor \"a.qweight\" has no \"a.g_idx\" beside it, which desc_act asks for"},
         {GPTQ ",\"desc_act\":1}", "a.qweight I32 8,16;a.scales F16 2,16;a.qzeros I32 2,2",
          "\"desc_act\" must be true or false"},
-        {AWQ ",\"bits\":8}", "", "AWQ with bits 8 is not read, only 4"},
+        {AWQ ",\"bits\":8}", "", "AWQ with bits 8 is not read, only 4; compile the original checkpoint"},
         {AWQ ",\"version\":\"gemv\"}", "", "AWQ's version \"gemv\" is not read, only gemm"},
         {AWQ ",\"modules_to_not_convert\":[\"x\",\"mlp\"]}", "l.mlp.qweight I32 64,2",
          "tensor \"l.mlp.qweight\" has codes, yet modules_to_not_convert names \"mlp\""},
@@ -260,7 +269,11 @@ static void refused(void **state)
         {AWQ "}", "a.qweight I32 64", "tensor \"a.qweight\" is not a matrix"},
         {AWQ "}", "a.qweight I8 64,2", "tensor \"a.qweight\" is stored as I8, expected I32"},
         {AWQ "}", "a.qweight I32 64,2;a.scales F16 2,15;a.qzeros I32 2,2", "\"a.scales\" is [2,15], expected [2,16]"},
-        {PACK ",\"transform_config\":{\"a\":1}}", "", "\"transform_config\" rotates matrices"},
+        {PACK ",\"transform_config\":{\"a\":1}}", "",
+         "\"transform_config\" rotates matrices, which is not read; compile"},
+        {PACK ",\"sparsity_config\":{\"format\":\"sparse-24-bitmask\"}}", PACKED,
+         "\"sparsity_config\" has the format \"sparse-24-bitmask\", which is not read, only dense; compile"},
+        {PACK ",\"sparsity_config\":{\"format\":24}}", PACKED, "\"format\" must be a text"},
         {"{\"quant_method\":\"compressed-tensors\",\"format\":\"nvfp4-pack-quantized\"}", "",
          "the format \"nvfp4-pack-quantized\" of compressed-tensors is not read"},
         {PACK ",\"config_groups\":{\"x\":{\"format\":\"marlin-24\"}}}", "", "the format \"marlin-24\""},
@@ -276,6 +289,10 @@ static void refused(void **state)
         {PACK "}", CODES ";a.weight_scale F16 16,2;a.weight_g_idx I32 64",
          "tensor \"a.weight_g_idx\" has group 0 at element 32: the elements of a group do not stand side by side "
          "(actorder)"},
+        {SCHEME("\"actorder\":\"group\""), CODES ";a.weight_scale F16 16,2",
+         "tensor \"a.weight_packed\" has no \"a.weight_g_idx\" beside it, which actorder asks for"},
+        {SCHEME("\"actorder\":\"dynamic\""), CODES ";a.weight_scale F16 16,2", "which actorder asks for"},
+        {SCHEME("\"actorder\":true"), CODES ";a.weight_scale F16 16,2", "which actorder asks for"},
         {PACK "}", CODES ";a.weight_scale F16 16,2;a.weight_zero_point I8 2,2", "is stored as I8, expected I32"},
         {PACK "}", CODES ";a.weight_scale F16 16,2;a.weight_zero_point I32 1,2", "is [1,2], expected [2,2]"},
         {SCHEME("\"num_bits\":\"4\""), CODES ";a.weight_scale F16 16,2", "\"num_bits\" must be a whole number"},
@@ -303,11 +320,11 @@ static void refused(void **state)
         {PACK "}", "a.weight F8_E5M2 16,64;a.weight_scale F16 16,1", "is stored as F8_E5M2, expected F8_E4M3"},
         {SCHEME("\"type\":\"float\",\"strategy\":\"block\""), "a.weight F8_E4M3 16,64;a.weight_scale F16 1,1",
          "\"block_structure\" must be two sizes"},
-        {FP8 ",\"fmt\":\"e5m2\"}", "", "fp8 of the kind \"e5m2\" is not read"},
+        {FP8 ",\"fmt\":\"e5m2\"}", "", "fp8 of the kind \"e5m2\" is not read, only e4m3; compile the original"},
         {FP8 ",\"weight_block_size\":[128]}", "", "\"weight_block_size\" must be two sizes"},
         {FP8 ",\"weight_block_size\":[128,0]}", "", "\"weight_block_size\" must be two sizes"},
         {FP8 "}", "a.weight F8_E4M3 16,64", "has no \"a.weight_scale\" beside it"},
-        {FP8 "}", "a.weight F8_E4M3 16,64;a.weight_scale F32 15", "is not [16,1]: a scale for each 1 x"},
+        {FP8 "}", "a.weight F8_E4M3 16,64;a.weight_scale F32 15", "is not [16,1]: a scale for each 1 x 64 elements"},
         {FP8 ",\"weight_block_size\":[16,16]}", "a.weight F8_E4M3 16,60;a.weight_scale_inv F32 1,3",
          "tensor \"a.weight_scale_inv\" is not [1,4]: a scale for each 16 x 16 elements"},
         {FP8 ",\"modules_to_not_convert\":[\"a\"]}", "a.weight F8_E4M3 16,64;a.weight_scale F32 1",
@@ -335,11 +352,16 @@ static void accepted(void **state)
     static const char *const good[][2] = {
         {GPTQ ",\"group_size\":-1}", "a.qweight I32 8,16;a.scales F16 1,16;a.qzeros I32 1,2;a.g_idx I32 64"},
         {GPTQ ",\"dynamic\":{},\"new\":[1]}", "b.weight F16 4,4"},
+        {GPTQ ",\"dynamic\":{\"-:.*gate\":{}}}",
+         "a.qweight I32 8,16;a.scales F16 2,16;a.qzeros I32 2,2;gate.weight F16 4,4"},
         {GPTQ ",\"desc_act\":true,\"static_groups\":true}", "a.qweight I32 8,16;a.scales F16 2,16;a.qzeros I32 2,2"},
         {GPTQ ",\"desc_act\":true,\"group_size\":-1}", "a.qweight I32 8,16;a.scales F16 1,16;a.qzeros I32 1,2"},
         {AWQ ",\"modules_to_not_convert\":null}", "a.qweight I32 64,2;a.scales F16 2,16;a.qzeros I32 2,2"},
         {SCHEME("\"num_bits\":4,\"group_size\":64,\"symmetric\":true"),
          CODES ";a.weight_scale F16 16,1;a.weight_g_idx I32 64"},
+        {SCHEME("\"actorder\":\"weight\""), CODES ";a.weight_scale F16 16,2"},
+        {SCHEME("\"actorder\":\"group\""), CODES ";a.weight_scale F16 16,1"}, /* one group: any order is this one */
+        {PACK ",\"sparsity_config\":{}}", CODES ";a.weight_scale F16 16,2"},
         {PACK ",\"ignore\":[\"b\",7]}", "a.weight I8 16,64;a.weight_scale F16 16;b.weight F16 4,4"},
         {FP8 "}", "a.weight F8_E4M3 16,64;a.weight_scale F32 16;a.input_scale F32 1"},
         {FP8 ",\"weight_block_size\":null}", "a.weight F8_E4M3 16,64;a.weight_scale F32 16,1"},
@@ -351,6 +373,37 @@ static void accepted(void **state)
 
         if (!apply(good[i][0], good[i][1], &d))
             fail_msg("%s", d.text);
+    }
+}
+
+/* What of a checkpoint is not followed is said. */
+static void said(void **state)
+{
+    static const char cache[] = "; its scales for the KV cache are not used: see precision.kv";
+    static const char rows[] = "; its scheme for activations is not used: see precision.activations";
+    static const struct {
+        const char *config, *tensors;
+        bool rows, cache;
+    } checkpoints[] = {
+        {FP8 "}", "a.weight F8_E4M3 16,64;a.weight_scale F32 16,1", false, false},
+        {FP8 ",\"activation_scheme\":\"dynamic\"}", "a.weight F8_E4M3 16,64;a.weight_scale F32 16,1", true, false},
+        {FP8 "}", "a.weight F8_E4M3 16,64;a.weight_scale F32 16,1;b.k_scale F32 1", false, true},
+        {FP8 "}", "a.weight F8_E4M3 16,64;a.weight_scale F32 16,1;b.kv_scale F32 1", false, true},
+        {FP8 "}", "a.weight F8_E4M3 16,64;a.weight_scale F32 16,1;a.output_scale F32 1", false, false},
+        {PACK "}", "a.weight I8 16,64;a.weight_scale F16 16,1;b.v_scale F32 1", false, true},
+        {PACK ",\"kv_cache_scheme\":{\"num_bits\":8}}", "a.weight I8 16,64;a.weight_scale F16 16,1", false, true},
+        {PACK ",\"kv_cache_scheme\":null}", "a.weight I8 16,64;a.weight_scale F16 16,1", false, false},
+    };
+    (void)state;
+
+    for (size_t i = 0; i < LEN(checkpoints); i++) {
+        char line[400];
+        Diag d = {0};
+
+        if (!apply_said(checkpoints[i].config, checkpoints[i].tensors, line, &d))
+            fail_msg("%s", d.text);
+        if (checkpoints[i].rows != !!strstr(line, rows) || checkpoints[i].cache != !!strstr(line, cache))
+            fail_msg("%s, %s: %s", checkpoints[i].config, checkpoints[i].tensors, line);
     }
 }
 
@@ -623,9 +676,10 @@ static void no_json(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values),    cmocka_unit_test(experts),  cmocka_unit_test(mxfp4_scales),
-        cmocka_unit_test(refused),   cmocka_unit_test(accepted), cmocka_unit_test(not_finite),
-        cmocka_unit_test(one_scale), cmocka_unit_test(forms),    cmocka_unit_test(no_json),
+        cmocka_unit_test(values),     cmocka_unit_test(experts),   cmocka_unit_test(mxfp4_scales),
+        cmocka_unit_test(refused),    cmocka_unit_test(accepted),  cmocka_unit_test(said),
+        cmocka_unit_test(not_finite), cmocka_unit_test(one_scale), cmocka_unit_test(forms),
+        cmocka_unit_test(no_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

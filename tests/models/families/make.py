@@ -913,6 +913,11 @@ def away(model, prompt):
     return float(f"{float((got - want).abs().max() / want.abs().max()):.3g}")
 
 
+def is_table(kind, name):
+    """Positions that the class computes and saves: ESM's name has a star."""
+    return "*" in name or kind.startswith("RoFormer") and name.endswith("embed_positions.weight")
+
+
 def case(kind, settings, changes, idle=(), prompts=PROMPTS, names={}, more={}, halves={}, other=None):
     """other: of foreign.py, for a file of another class; more: tensors that files of the class may have, and that it ignores; halves: types of 16 bits in which it is run, too"""
     reads_images = kind.endswith("ForConditionalGeneration")
@@ -925,7 +930,7 @@ def case(kind, settings, changes, idle=(), prompts=PROMPTS, names={}, more={}, h
     made.save_pretrained(room)
     path = room / "model.safetensors"
     with safe_open(path, "pt") as f:
-        tensors = {renamed(n, names): f.get_tensor(n) for n in f.keys() if "*" not in n}  # ESM's table of RoPE has one
+        tensors = {renamed(n, names): f.get_tensor(n) for n in f.keys() if not is_table(kind, n)}
     tensors.update({n: torch.empty(shape) for n, shape in more.items()})
     config = json.loads((room / "config.json").read_text())
     if other:
@@ -942,7 +947,7 @@ def case(kind, settings, changes, idle=(), prompts=PROMPTS, names={}, more={}, h
     (room / "config.json").write_text(json.dumps(config))
     model, loaded = cls.from_pretrained(
         room, dtype=torch.float32, attn_implementation=ATTENTION.get(kind, "eager"), output_loading_info=True)
-    missing = [k for k in loaded["missing_keys"] if not k.endswith("rotary_embeddings.inv_freq")]
+    missing = [k for k in loaded["missing_keys"] if not k.endswith("rotary_embeddings.inv_freq") and not is_table(kind, k)]
     assert not any((missing, loaded["unexpected_keys"], loaded["mismatched_keys"])), loaded
     with torch.no_grad():
         results = {"prompts": [answer(model.eval(), p) for p in prompts]} if prompts else {"model": model.eval()}
@@ -1006,6 +1011,8 @@ def as_new(model, config):
 
 def texts(kind):
     """Heads of a decoder that reads its source's text look at the last end id."""
+    if kind.startswith("MBart"):  # the end id and that of a language
+        return [[7, 2, 44], [3, 61, 24, 90, 11, 45, 8, 77, 30, 12, 52, 19, 66, 2, 71]]
     ended = kind.startswith(("Bart", "T5", "MT5", "UMT5")) and kind.endswith(("ForSequenceClassification", "ForQuestionAnswering"))
     return [p + [2] for p in PROMPTS] if ended else PROMPTS
 
@@ -1026,6 +1033,37 @@ DEBERTA_IDLE = DROPPED + ["legacy", "pooler_dropout", "pooler_hidden_act"]
 # name: class, settings, changes of config.json, fields that others turn off, the file of another class
 ENCODERS = {
     "gpt2-head": ("GPT2ForSequenceClassification", dict(GPT2, num_labels=3, scale_attn_by_inverse_layer_idx=True), {}, IN_FP32),
+    "openai-gpt-head": ("OpenAIGPTForSequenceClassification", dict(GPT, num_labels=3, layer_norm_epsilon=1e-3), {}, SUMMARY),
+    "mbart-head": ("MBartForSequenceClassification", dict(BART, num_labels=3, scale_embedding=True), without("decoder_start_token_id")),
+    "mbart-answers": ("MBartForQuestionAnswering", dict(BART, activation_function="relu"), without("decoder_start_token_id")),
+    "deberta-v2-conv": ("DebertaV2Model", dict(DEBERTA, conv_kernel_size=3, conv_act="gelu"), {}, DEBERTA_IDLE),
+    "deberta-v2-conv-head": ("DebertaV2ForSequenceClassification",
+                             dict(DEBERTA, conv_kernel_size=5, num_labels=2, embedding_size=24, relative_attention=False,
+                                  norm_rel_ebd="none", position_biased_input=True, pos_att_type=["c2p"]), {},
+                             DEBERTA_IDLE[:-1] + ["position_buckets", "max_relative_positions", "share_att_key"]),
+    "roformer": ("RoFormerModel", dict(E, embedding_size=24), {}, DROPPED),
+    "roformer-head": ("RoFormerForSequenceClassification", dict(E, num_labels=3, hidden_act="relu"), {"embedding_size": NULL}, DROPPED),
+    "roformer-tokens": ("RoFormerForTokenClassification", dict(E, num_labels=4), without("embedding_size"), DROPPED),
+    "roberta-prelayernorm": ("RobertaPreLayerNormModel", E, {}, DROPPED),
+    "roberta-prelayernorm-head": ("RobertaPreLayerNormForSequenceClassification", dict(E, num_labels=3, hidden_act="relu"), {}, DROPPED),
+    "megatron-bert": ("MegatronBertModel", E, {}, DROPPED),
+    "megatron-bert-head": ("MegatronBertForSequenceClassification", dict(E, num_labels=3), {}, DROPPED),
+    "megatron-bert-tokens": ("MegatronBertForTokenClassification", dict(E, num_labels=5), {}, DROPPED),
+    "rembert": ("RemBertModel", dict(E, input_embedding_size=24, output_embedding_size=32), {}, DROPPED + ["output_embedding_size", "classifier_dropout_prob"]),
+    "rembert-head": ("RemBertForSequenceClassification", dict(E, input_embedding_size=48, output_embedding_size=48, num_labels=3), {},
+                     DROPPED + ["output_embedding_size", "classifier_dropout_prob"]),
+    "ernie-1": ("ErnieModel", E, {}, DROPPED + ["task_type_vocab_size"]),
+    "ernie-1-head": ("ErnieForSequenceClassification", dict(E, num_labels=3), without("use_task_id"), DROPPED + ["task_type_vocab_size"]),
+    "data2vec": ("Data2VecTextModel", dict(E, pad_token_id=1), {}, DROPPED),
+    "data2vec-head": ("Data2VecTextForSequenceClassification", dict(E, num_labels=2), {}, DROPPED),
+    "jina-v3": ("JinaEmbeddingsV3Model", dict(E, **rope(500.0), type_vocab_size=1), {}, DROPPED),
+    "jina-v3-head": ("JinaEmbeddingsV3ForSequenceClassification", dict(E, num_labels=3), without("rope_parameters"), DROPPED),
+    "bigbird": ("BigBirdModel", dict(E, use_bias=False, block_size=2, num_random_blocks=4), {}, DROPPED),
+    "bigbird-head": ("BigBirdForSequenceClassification", dict(E, attention_type="original_full", num_labels=3), {},
+                     DROPPED + ["block_size", "num_random_blocks"]),
+    "longformer": ("LongformerModel", dict(E, attention_window=[4, 8], pad_token_id=1), {}, DROPPED + ["onnx_export"]),
+    "longformer-tokens": ("LongformerForTokenClassification", dict(E, attention_window=4, num_labels=4, pad_token_id=1), {},
+                          DROPPED + ["onnx_export"]),
     "gpt2-tokens": ("GPT2ForTokenClassification", dict(GPT2, num_labels=4, scale_attn_weights=False), {}, IN_FP32),
     "gpt2-answers": ("GPT2ForQuestionAnswering", dict(GPT2, n_inner=56), {}, IN_FP32),
     "t5-encoder": ("T5EncoderModel", dict(T5, relative_attention_num_buckets=10, relative_attention_max_distance=12), {}, T5_IDLE),
@@ -1243,7 +1281,7 @@ def encode(model, ids, vector=None):
 
 
 def encoder_case(kind, settings, changes, idle=(), foreign=None, how=None):
-    made = case(kind, settings, changes, [*idle, *(NO_HEAD[1:] if kind.startswith("Bart") else NO_HEAD)], None)
+    made = case(kind, settings, changes, [*idle, *(NO_HEAD[1:] if kind.startswith(("Bart", "MBart")) else NO_HEAD)], None)
     model, config = made.pop("model"), made["config"]
     if foreign:
         made["config"] = foreign(model, config)

@@ -14,6 +14,7 @@ for i = 1, 2 do -- with sinks no other kernel than attend computes it
       sinks = i == 2 and nn.weight("esinks", { H }) or nil }), "eo" .. i)
 end
 
+s = s + nn.linear(nn.neighbours(s, { from = -1, count = 3 }), nn.weight("conv", { D, 3 * D }))
 s = nn.previous(s, nn.weight("before", { 1, D }))
 local by = heads(s, "eq3")
 s = s + out(nn.attend_full(by, heads(s, "ek3"), heads(s, "ev3"),
