@@ -49,7 +49,7 @@ struct Config {
     using KV = @KV@;
     static constexpr int HEADS = @HEADS@, KV_HEADS = @KV_HEADS@, E = @HEAD_DIM@, ROT = @ROT@;
     static constexpr int BLOCK = @PAGE@, CONTEXT = @LENGTH@, MAX_ROWS = @MAX_ROWS@;
-    static constexpr int WINDOW = @WINDOW@, CHUNK = @CHUNK@, MAX_CHUNKS = @MAX_CHUNKS@;
+    static constexpr int WINDOW = @WINDOW@, CHUNK = @CHUNK@, MAX_CHUNKS = @MAX_CHUNKS@, REST = 0;
     static constexpr float SCALE = @SCALE@, SOFTCAP = @SOFTCAP@, EPS = @EPS@;
     static constexpr int WARPS = @WARPS@, STAGES = @STAGES@, BLOCKS = @BLOCKS@, BEAMS = 0, SPREAD = 0;
     static constexpr bool MATRIX = true;

@@ -78,7 +78,7 @@ void print_edges(const Lower *l, FILE *out)
 
 void print_layout(const Lower *l, FILE *out)
 {
-    static const char *const kinds[] = {"matrix", "gain", "bias", "table"};
+    static const char *const kinds[] = {"matrix", "gain", "bias", "table", "centred"};
     static const char *const scales[] = {"", " with zeros", " with fp32 scales", " with fp32 scales and minima"};
     const Packing *p = l->packing;
 
