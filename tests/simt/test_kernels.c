@@ -737,9 +737,38 @@ static void searching(void **state)
 
 int main(int n, char **words)
 {
-                                       cmocka_unit_test(quantised_fp8),  cmocka_unit_test(quantised_digits),
-                                       cmocka_unit_test(fp8_by_fp8),     cmocka_unit_test(inside),
-                                       cmocka_unit_test(attention_of_normed_heads)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rows),
+                                       cmocka_unit_test(linear),
+                                       cmocka_unit_test(tiles),
+                                       cmocka_unit_test(heads),
+                                       cmocka_unit_test(attention),
+                                       cmocka_unit_test(windows),
+                                       cmocka_unit_test(texts),
+                                       cmocka_unit_test(few_texts),
+                                       cmocka_unit_test(blocks),
+                                       cmocka_unit_test(sampling),
+                                       cmocka_unit_test(searching),
+                                       cmocka_unit_test(parts),
+                                       cmocka_unit_test(codes_append),
+                                       cmocka_unit_test(codes_decode),
+                                       cmocka_unit_test(codes_prompts),
+                                       cmocka_unit_test(routers),
+                                       cmocka_unit_test(whole_routers),
+                                       cmocka_unit_test(experts),
+                                       cmocka_unit_test(expert_tiles),
+                                       cmocka_unit_test(experts_q),
+                                       cmocka_unit_test(expert_tiles_q),
+                                       cmocka_unit_test(batches),
+                                       cmocka_unit_test(prompts),
+                                       cmocka_unit_test(quantised),
+                                       cmocka_unit_test(split_texts),
+                                       cmocka_unit_test(orders),
+                                       cmocka_unit_test(quantised_bulk),
+                                       cmocka_unit_test(quantised_hopper),
+                                       cmocka_unit_test(quantised_fp8),
+                                       cmocka_unit_test(quantised_digits),
+                                       cmocka_unit_test(fp8_by_fp8),
+                                       cmocka_unit_test(inside),
                                        cmocka_unit_test(attention_of_normed_heads)};
 
     wide = n > 1 && strcmp(words[1], "long") == 0;
