@@ -33,8 +33,8 @@ struct LinearDigitArgs : RowUnits, LinearArgs {
     float *y_units; // of the rows of y, if they are digits, too
 };
 
-template <class C> struct DigitShape : CodedTiles<C> {
-    typedef CodedTiles<C> B;
+template <class C> struct DigitShape : CodedLayer<C> {
+    typedef CodedLayer<C> B;
     static constexpr int THREADS = B::WORKERS + (C::GIVES ? 128 : 32); // GIVES: the producer is a warpgroup that gives its registers
     static constexpr int PANEL = C::BLOCK_M * 2;                    // rows of digits of 128 k
     static constexpr int PART_GROUPS = B::PART_K / C::GROUP;        // groups of a warpgroup in a step

@@ -33,8 +33,8 @@
 #include "device/wgmma.cuh"
 #include "body/coded_tiles.cuh"
 
-template <class C> struct CodedShape : CodedTiles<C> {
-    typedef CodedTiles<C> B;
+template <class C> struct CodedShape : CodedLayer<C> {
+    typedef CodedLayer<C> B;
     typedef typename B::Q Q;
     static constexpr int THREADS = B::WORKERS + 32;
     static constexpr int PART_K = B::PART_K, WHOLE = most(C::GROUP, 64); // WHOLE: k of whole groups

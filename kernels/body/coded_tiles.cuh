@@ -21,7 +21,7 @@
 #include "body/linear.cuh"
 #include "body/ring.cuh"
 
-template <class C> struct CodedTiles {
+template <class C> struct CodedLayer {
     typedef Codes<C> Q;
     static constexpr int TILES = C::TILE_N / 16, ROWS = ceil_div(TILES, 4), GROUPS = C::SPLIT * ROWS; // warpgroups
     static constexpr int PRODUCER = GROUPS * 4, WORKERS = PRODUCER * 32;                    // a warp; threads that multiply
@@ -45,7 +45,7 @@ template <class C> struct CodedWork {
     int rank, tile, tiles, s0, s1;
     DEVICE CodedWork()
     {
-        typedef CodedTiles<C> P;
+        typedef CodedLayer<C> P;
         warp = shuffle(warp_id(), 0);
         rank = C::CLUSTER_SIZE > 1 ? cluster_rank() : 0;
         tile = blockIdx.x / C::CLUSTER_SIZE * P::TILES;
@@ -61,7 +61,7 @@ template <class C> struct CodedWork {
 // The producer: requests the codes of a step, a tile by each lane. The slot gets x_bytes of x, too.
 template <class C> DEVICE void coded_copy_w(const LinearArgs &a, const CodedWork<C> &at, int s, int slot, const CodedRing<C> &ring, int x_bytes)
 {
-    typedef CodedTiles<C> P;
+    typedef CodedLayer<C> P;
     const int bytes = at.length(s) * 2 * C::BITS;
     warp_mbarrier_expect(ring.full(slot), x_bytes + bytes * at.tiles);
     warp_sync();
@@ -72,7 +72,7 @@ template <class C> DEVICE void coded_copy_w(const LinearArgs &a, const CodedWork
 // The scales and zeros of the slice; `scales` gets x_bytes of x, too.
 template <class C> DEVICE void coded_copy_scales(const LinearArgs &a, const CodedWork<C> &at, char *shared, u32 scales, int x_bytes)
 {
-    typedef CodedTiles<C> P;
+    typedef CodedLayer<C> P;
     typedef Codes<C> Q;
     const int first = at.s0 * (C::STEP_K / C::GROUP) * 16, rows = at.slice() / C::GROUP * 16;
     const char *tile = (const char *)a.w + (i64)(at.tile + lane_id()) * Q::TILE;
@@ -90,7 +90,7 @@ template <class C> DEVICE void coded_copy_scales(const LinearArgs &a, const Code
 // so that each sends two neighbouring columns of a row.
 template <class C> DEVICE void coded_send_sums(const float (&total)[C::BLOCK_M / 2], const CodedWork<C> &at, float *sums, u32 arrived)
 {
-    typedef CodedTiles<C> P;
+    typedef CodedLayer<C> P;
     constexpr int TILES = P::OWN_N / 8;
     const int g = lane_id() >> 2, odd = g & 1, row = (lane_id() & 3) * 2 + odd, part = at.warp / 4 / P::ROWS;
 #pragma unroll
@@ -118,7 +118,7 @@ template <class C> DEVICE void coded_send_sums(const float (&total)[C::BLOCK_M /
 template <class C, int THREADS>
 DEVICE void coded_finish(const LinearArgs &a, const CodedWork<C> &work, const float *sums, const int *places, u32 arrived, int live)
 {
-    typedef CodedTiles<C> P;
+    typedef CodedLayer<C> P;
     constexpr int TILES = P::OWN_N / 8, ITEMS = ceil_div(C::BLOCK_M * (P::OWN_N / 2), THREADS); // ITEMS: pairs of a thread
     const int column = work.tile * 16 + work.rank * P::OWN_N;
     const auto at = [&](int i, int &m, int &n) {

@@ -288,7 +288,7 @@ enum {
 
 enum {
     NEIGHBOURS_C,
-    NEIGHBOURS_FROM, /* and 64 */
+    NEIGHBOURS_FROM,
     NEIGHBOURS_COUNT,
     NEIGHBOURS_RING,
 };
