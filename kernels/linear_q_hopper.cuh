@@ -159,23 +159,10 @@ template <class C> DEVICE void linear_q_hopper(const LinearArgs &a)
     char *shared = shared_memory();
     const CodedWork<C> at;
     const CodedRing<C> ring = {shared_address(shared), shared_address(shared + C::BARRIERS_AT)};
-    const u32 arrived = ring.end(), scales = arrived + 8; // counts the sums of the other blocks
+    const u32 arrived = ring.end(), scales = arrived + 8;
     int *places = (int *)(shared + C::PLACES_AT);
-    if (at.warp == P::PRODUCER) {
-        if (lane_id() == 0) {
-            ring.init(1, P::PRODUCER);
-            mbarrier_init(arrived, 1);
-            mbarrier_init(scales, 1);
-            mbarrier_init_fence();
-            if (C::CLUSTER_SIZE > 1)
-                mbarrier_expect(arrived, P::RECEIVED_BYTES);
-        }
-        warp_sync();
-        coded_copy_scales<C>(a, at, shared, scales, 0);
-#pragma unroll 1
-        for (int i = 0; i < at.ahead(); i++)
-            coded_copy_w<C>(a, at, at.s0 + i, i, ring, P::X);
-    }
+    if (at.warp == P::PRODUCER)
+        coded_begin<C>(a, at, ring, shared, arrived, scales, 0);
     block_sync();
 
     float total[C::BLOCK_M / 2];

@@ -85,6 +85,26 @@ template <class C> DEVICE void coded_copy_scales(const LinearArgs &a, const Code
         bulk_copy(shared_address(shared + C::ZEROS_OF_AT) + lane_id() * P::ZEROS, tile + Q::ZEROS_AT + first * Q::ZERO, rows * Q::ZERO, scales);
 }
 
+// The producer, before the previous kernel has ended: initialises the barriers and requests the slice's scales and the first steps of w.
+// arrived counts the sums of the other blocks; scales waits for the slice's scales and for unit_rows fp32 units of each 128 k of x.
+template <class C> DEVICE void coded_begin(const LinearArgs &a, const CodedWork<C> &at, const CodedRing<C> &ring, char *shared, u32 arrived, u32 scales, int unit_rows)
+{
+    typedef CodedLayer<C> P;
+    if (lane_id() == 0) {
+        ring.init(1, P::PRODUCER);
+        mbarrier_init(arrived, 1);
+        mbarrier_init(scales, 1);
+        mbarrier_init_fence();
+        if (C::CLUSTER_SIZE > 1)
+            mbarrier_expect(arrived, P::RECEIVED_BYTES);
+    }
+    warp_sync();
+    coded_copy_scales<C>(a, at, shared, scales, at.slice() / 128 * unit_rows * 4);
+#pragma unroll 1
+    for (int i = 0; i < at.ahead(); i++)
+        coded_copy_w<C>(a, at, at.s0 + i, i, ring, P::X);
+}
+
 // Sends this block's sums to the blocks that finish those columns. Each block receives sums [CLUSTER_SIZE][SPLIT][OWN_N / 8]
 // [BLOCK_M][8]. Lane 4g + t has columns g and g + 8 of its tile, for rows 2t and 2t + 1 of every 8: two lanes exchange values,
 // so that each sends two neighbouring columns of a row.

@@ -74,6 +74,8 @@ const ArtifactPlan *artifact_plan(const Artifact *a, uint32_t target, const char
 int artifact_layer(const char *label, const char **rest);
 
 const char *artifact_section_name(uint32_t kind); /* "weights" */
+
+/* Centred or not (FtxWeightKind). */
 static inline bool artifact_is_matrix(const FtxWeight *w)
 {
     return w->kind == FTX_WEIGHT_MATRIX || w->kind == FTX_WEIGHT_CENTRED;

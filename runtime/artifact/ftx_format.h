@@ -150,8 +150,8 @@ typedef struct FtxWeight { /* 80 bytes */
     uint32_t form;   /* str: the order of the codes of a tile, a form of compiler/ir/forms.def; else 0 */
     uint32_t group;  /* elements of a row that share a scale; else 0 */
     uint32_t scales; /* PackedScales of base/packed.h */
-    uint32_t
-        like; /* random weights: 1 + the index of an earlier packing of the same weight, whose numbers it takes; 0: its own */
+    uint32_t like;   /* random weights: 1 + the index of an earlier packing of the same weight, whose numbers it takes;
+                        0: its own */
 } FtxWeight;
 
 /* Random weights (benchmarks, tests): matrices uniform in +-sqrt(3 / last dim), gains 1,

@@ -1,7 +1,8 @@
 /* random.h - weights drawn from a seed, for benchmarks and tests: the same on every device.
  *
  * A weight is a function of (seed, its index in the artifact, the element's index), so any thread
- * may draw any part. The index is that of the first packing of a weight that is packed twice. With all arithmetic in 32 bits, modulo 2^32:
+ * may draw any part. The index is that of the first packing of a weight that is packed twice. With all arithmetic in 32 bits,
+ * modulo 2^32:
  *
  *     mix(x):  x ^= x >> 16;  x *= 0x7feb352d;  x ^= x >> 15;  x *= 0x846ca68b;  x ^= x >> 16
  *     key    = mix(mix(mix(seed_low + 0x9e3779b9) ^ seed_high) + index)
