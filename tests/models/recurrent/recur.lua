@@ -46,6 +46,6 @@ return ftx.model {
   name = "recur",
   graph = nn.sample(linear(nn.select_last(norm(h, "norm")), "head", V)),
   precision = { weights = "fp32" },
-  limits = { sequences = 6, context = 96, tokens = 20 },
+  limits = { sequences = 6, context = 208, tokens = 20 },
   kv = { block_size = 8 },
 }
