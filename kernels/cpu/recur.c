@@ -117,8 +117,9 @@ ALWAYS_INLINE void AT(recur_step)(AT(Recur) * r, const RecurToken *token, const 
         if (r->c->arg[6])
             u[m] -= (found[0][m] + found[1][m]) * token->decay;
         u[m] *= token->gain;
-        AT(recur_store)
-        (y + m * LANES, (read[0][m] + read[1][m]) * token->decay + u[m] * token->both, r->columns - m * LANES);
+        const Vf sum = (read[0][m] + read[1][m]) * token->decay + u[m] * token->both;
+
+        AT(recur_store)(y + m * LANES, sum, r->columns - m * LANES);
     }
     for (int64_t i = 0; i < K; i++)
         for (int m = 0; m < RECUR_VECS; m++)
@@ -131,6 +132,8 @@ static void AT(recur_columns)(AT(Recur) * r, const FtxRow *row, int64_t column)
     const CpuCall *c = r->c;
     const int64_t H = c->k[RECUR_H], K = c->k[RECUR_K], V = c->k[RECUR_V];
     float *state = (float *)c->arg[8] + (row->slot * H + r->h) * K * V + column;
+    const float *v = (const float *)c->arg[2] + r->h * V + column;
+    float *y = (float *)c->arg[9] + r->h * V + column;
     RecurToken token;
 
     r->columns = V - column;
@@ -140,9 +143,7 @@ static void AT(recur_columns)(AT(Recur) * r, const FtxRow *row, int64_t column)
                                                    : AT(recur_load)(state + i * V + m * LANES, r->columns - m * LANES);
     for (int64_t t = row->q_start; t < row->q_start + row->q_len; t++) {
         AT(recur_token)(c, t, r->h, &token);
-        AT(recur_step)
-        (r, &token, (const float *)c->arg[2] + (t * H + r->h) * V + column,
-         (float *)c->arg[9] + (t * H + r->h) * V + column);
+        AT(recur_step)(r, &token, v + t * H * V, y + t * H * V);
     }
     for (int64_t i = 0; i < K; i++)
         for (int m = 0; m < RECUR_VECS; m++)
