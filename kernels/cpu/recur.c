@@ -65,13 +65,19 @@ ALWAYS_INLINE void AT(recur_store)(float *p, Vf x, int64_t n)
         vstore_n(p, x, n);
 }
 
-static float AT(recur_dot)(const float *x, const float *y, int64_t n)
+/* q . q, k . k and q . k of n elements. */
+static Quad AT(recur_products)(const float *q, const float *k, int64_t n)
 {
-    Vf sum = {0};
+    Vf queries = {0}, keys = {0}, both = {0};
 
-    for (int64_t i = 0; i < n; i += LANES)
-        sum += AT(recur_load)(x + i, n - i) * AT(recur_load)(y + i, n - i);
-    return vsum(sum);
+    for (int64_t i = 0; i < n; i += LANES) {
+        const Vf a = AT(recur_load)(q + i, n - i), b = AT(recur_load)(k + i, n - i);
+
+        queries += a * a;
+        keys += b * b;
+        both += a * b;
+    }
+    return vsum4(queries, keys, both, both);
 }
 
 static void AT(recur_token)(const CpuCall *c, int64_t t, int64_t h, RecurToken *to)
@@ -82,18 +88,19 @@ static void AT(recur_token)(const CpuCall *c, int64_t t, int64_t h, RecurToken *
     const float *a = c->arg[3], *rate = c->arg[4], *shift = c->arg[5], *beta = c->arg[6];
     const float unit = (float)cpu_number(c, RECUR_UNIT), low = (float)cpu_number(c, RECUR_LOW);
     const float high = (float)cpu_number(c, RECUR_HIGH);
+    const Quad products = AT(recur_products)(q, k, K);
     float dt = fmaxf(recur_softplus(a[t * H + h] + shift[h]), low);
     float by_q = (float)cpu_number(c, RECUR_SCALE), by_k = 1.0f;
 
     if (unit > 0.0f) {
-        by_q /= sqrtf(AT(recur_dot)(q, q, K) + unit);
-        by_k /= sqrtf(AT(recur_dot)(k, k, K) + unit);
+        by_q /= sqrtf(products[0] + unit);
+        by_k /= sqrtf(products[1] + unit);
     }
     for (int64_t i = 0; i < K; i++) {
         to->q[i] = q[i] * by_q;
         to->k[i] = k[i] * by_k;
     }
-    to->both = AT(recur_dot)(to->q, to->k, K);
+    to->both = products[2] * by_q * by_k;
     dt = high > 0.0f ? fminf(dt, high) : dt;
     to->decay = expf(-expf(rate[h]) * dt);
     to->gain = beta ? 1.0f / (1.0f + expf(-beta[t * H + h])) : dt;
