@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "command.h"
-#include "../../runner/lines.h"
 #include "../../runtime/artifact/artifact.h"
+#include "../../runtime/base/error.h"
 #include "../../runtime/base/team.h"
 #include "../../runtime/engine/watch.h"
 
@@ -74,10 +74,11 @@ static Moments *moments_of(Calibrator *c, uint64_t at, int64_t columns)
         die("a launch multiplies with no weight");
     if (!c->of[i]) {
         c->of[i] = arena_push(c->keep, *c->out);
-        *c->of[i] = (Moments){.weight = arena_strdup(c->keep, artifact_string(&c->artifact, c->artifact.weights[i].name)),
-                              .columns = columns,
-                              .block = block,
-                              .at = arena_array(c->keep, float, (size_t)(columns * block))};
+        *c->of[i] =
+            (Moments){.weight = arena_strdup(c->keep, artifact_string(&c->artifact, c->artifact.weights[i].name)),
+                      .columns = columns,
+                      .block = block,
+                      .at = arena_array(c->keep, float, (size_t)(columns * block))};
     }
     return c->of[i];
 }
@@ -147,7 +148,8 @@ static FtxStatus read_pieces(Calibrator *c, const char *text, size_t bytes, FtxE
         s = ftx_tokenize(c->model, "", 0, FTX_TOKENIZE_SPECIAL, around, LEN(around), &begins, err);
     if (s)
         return s;
-    const size_t begin = begins && begins <= LEN(around), most = (size_t)(c->info.context > PIECE ? PIECE : c->info.context - 1);
+    const size_t begin = begins && begins <= LEN(around),
+                 most = (size_t)(c->info.context > PIECE ? PIECE : c->info.context - 1);
 
     ids = command_must(calloc(n + 1, sizeof *ids));
     s = ftx_tokenize(c->model, text, bytes, 0, ids, n, &n, err);
@@ -223,6 +225,8 @@ static FtxStatus open_model(Calibrator *c, const char *path, FtxError *err)
 
     o.device = FTX_DEVICE_CPU;
     s = artifact_open(path, &c->artifact, err);
+    if (!s && !c->artifact.tokenizer)
+        s = ftx_fail(err, FTX_EINVAL, "the model has no tokenizer that reads texts");
     if (!s)
         s = ftx_model_open(path, &o, &c->model, err);
     if (!s)
@@ -247,7 +251,7 @@ static void close_model(Calibrator *c)
     team_close(c->team);
 }
 
-static bool run_model(Calibrator *c, const char *path, const char *file, const char *text, size_t bytes, Diag *d)
+static bool run_model(Calibrator *c, const char *path, const char *text, size_t bytes, Diag *d)
 {
     const Watch watch = {add_rows, c};
     FtxError err;
@@ -259,7 +263,7 @@ static bool run_model(Calibrator *c, const char *path, const char *file, const c
         return err.status == FTX_EINVAL ? diag_error(d, (Loc){0}, "--calibrate: %s", err.text)
                                         : diag_machine(d, "--calibrate: %s", err.text);
     if (!c->tokens)
-        return diag_error(d, (Loc){0}, "--calibrate: %s has no text", file);
+        return diag_error(d, (Loc){0}, "--calibrate: %s has no text", c->o->calibrated_with);
     for (size_t i = 0; i < c->out->n; i++)
         if (!finish(&c->out->at[i]))
             return diag_error(d, (Loc){0}, "--calibrate: inputs of \"%s\" are not finite numbers on these texts",
@@ -267,22 +271,13 @@ static bool run_model(Calibrator *c, const char *path, const char *file, const c
     return true;
 }
 
-bool calibrate(const CompileOptions *o, const char *file, Arena *keep, Calibration *out, Diag *d)
+bool calibrate(const CompileOptions *o, const char *text, size_t bytes, Arena *keep, Calibration *out, Diag *d)
 {
     Calibrator c = {.o = o, .keep = keep, .out = out};
     CompileOptions plain = *o;
     CompileResult r;
-    Lines lines;
-    size_t bytes;
-    char *text;
     bool ok;
 
-    if (!lines_open(&lines, file))
-        return diag_machine(d, "--calibrate: the texts were not read");
-    text = lines_rest(&lines, &bytes);
-    lines_close(&lines);
-    if (!text)
-        return diag_machine(d, "--calibrate: the texts were not read");
     plain.out = arena_printf(keep, "%s.plain-%ld", o->out, (long)getpid());
     plain.targets = "cpu";
     plain.tune = "none";
@@ -292,8 +287,7 @@ bool calibrate(const CompileOptions *o, const char *file, Arena *keep, Calibrati
     plain.sidecar = false;
     plain.emit = NULL;
     plain.dump = (Dump){0};
-    ok = compile(&plain, keep, &r, d) && run_model(&c, plain.out, file, text, bytes, d);
+    ok = compile(&plain, keep, &r, d) && run_model(&c, plain.out, text, bytes, d);
     close_model(&c);
-    free(text);
     return ok;
 }

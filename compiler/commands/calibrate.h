@@ -4,8 +4,8 @@
 
 #include "../compile.h"
 
-/* Compiles the unquantised model that o describes, runs it on the texts of a file ("-": standard input) on the CPU, and
- * removes it. o->out must be set: the model lies beside it meanwhile. All in `keep`. */
-bool calibrate(const CompileOptions *o, const char *file, Arena *keep, Calibration *out, Diag *d);
+/* Compiles the unquantised model that o describes, and runs it on texts on the CPU. out is in `keep`. The model's file lies beside
+ * o->out until it is open. */
+bool calibrate(const CompileOptions *o, const char *text, size_t bytes, Arena *keep, Calibration *out, Diag *d);
 
 #endif

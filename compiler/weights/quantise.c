@@ -88,7 +88,8 @@ static float search_scale(const float *x, const float *counts, int64_t n, float 
 }
 
 /* One group: its codes, and the scale (rounded to fp16); returns the zero. counts: as in squared_error. */
-static float quantise_group(const float *x, const float *counts, int64_t n, DType type, bool zeros, uint8_t *codes, float *scale)
+static float quantise_group(const float *x, const float *counts, int64_t n, DType type, bool zeros, uint8_t *codes,
+                            float *scale)
 {
     const float low = type == DT_INT8 ? -127.0f : -8.0f, high = type == DT_INT8 ? 127.0f : 7.0f;
     float most = 0, least = 0, inverse;
@@ -158,9 +159,8 @@ static void quantise_block(const float *x, const float *h, int64_t n, const Code
     for (int64_t k = 0; k < n; k++)
         counts[k] = h[k * n + k];
     for (int64_t g = 0; g < n / f->group; g++) {
-        to->offsets[g] =
-            quantise_group(x + g * f->group, counts + g * f->group, f->group, f->type, f->scales == PACKED_FP16_ZEROS,
-                           to->codes + g * f->group, &to->scales[g]);
+        to->offsets[g] = quantise_group(x + g * f->group, counts + g * f->group, f->group, f->type,
+                                        f->scales == PACKED_FP16_ZEROS, to->codes + g * f->group, &to->scales[g]);
         finite = finite && isfinite(to->scales[g]); /* a scale that fp16 cannot hold is refused later */
     }
     if (finite)

@@ -53,9 +53,9 @@ struct Checkpoint {
     struct {
         Merge *at;
         size_t n, cap;
-    } merges;             /* sorted by weight */
-    const char *adapters; /* a line each; NULL: none */
-    const char *stored;   /* a line about quantised matrices; NULL: there are none */
+    } merges;                       /* sorted by weight */
+    const char *adapters;           /* a line each; NULL: none */
+    const char *stored;             /* a line about quantised matrices; NULL: there are none */
     const Calibration *calibration; /* NULL: none */
 };
 

@@ -82,9 +82,8 @@ static double product_error(int row, const float *back)
     return sum;
 }
 
-static const CodedForm forms[] = {{DT_INT4, PACKED_FP16, 128},
-                                  {DT_INT4, PACKED_FP16, 32},
-                                  {DT_INT4, PACKED_FP16_ZEROS, 64}};
+static const CodedForm forms[] = {
+    {DT_INT4, PACKED_FP16, 128}, {DT_INT4, PACKED_FP16, 32}, {DT_INT4, PACKED_FP16_ZEROS, 64}};
 
 /* Where all elements count alike, and in other types, nothing changes. */
 static void same(void **state)
@@ -128,7 +127,8 @@ static void nearest(void **state)
 
                 if (code < 0 || code > 15)
                     continue;
-                got.back[k / 2] = got.scales[k / 2 / forms[i].group] * ((float)code - got.offsets[k / 2 / forms[i].group]);
+                got.back[k / 2] =
+                    got.scales[k / 2 / forms[i].group] * ((float)code - got.offsets[k / 2 / forms[i].group]);
                 if (product_error(row, got.back) < 0.999 * error)
                     fail_msg("form %zu, row %d: code %d of element %d is better", i, row, code, k / 2);
                 got.back[k / 2] = before;
@@ -183,7 +183,8 @@ static bool pack(const Calibration *calibration, const char *to, unsigned char *
     const DType type = dtype_parse(to);
     Arena *keep = arena_open();
     Spec spec = {.graph = ir_graph_new("tiny")};
-    const Id w = add_weight(spec.graph, "w", PACKED_ROWS, K), id = add_value(spec.graph, OP_QUANTISE, w, 0, 0, PACKED_ROWS, K);
+    const Id w = add_weight(spec.graph, "w", PACKED_ROWS, K),
+             id = add_value(spec.graph, OP_QUANTISE, w, 0, 0, PACKED_ROWS, K);
     Packing packing = {.bytes = bytes};
     char path[256], out_path[256], header[200];
     Checkpoint *c;
@@ -197,15 +198,20 @@ static bool pack(const Calibration *calibration, const char *to, unsigned char *
     ir_attr_word(spec.graph, id, "to", to);
     ir_value(spec.graph, id)->type = type;
     memcpy(all, random_matrix, sizeof random_matrix);
-    snprintf(header, sizeof header, "{\"w\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[0,%zu]}}", PACKED_ROWS, K,
-             sizeof all);
+    snprintf(header, sizeof header, "{\"w\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[0,%zu]}}",
+             PACKED_ROWS, K, sizeof all);
     strcpy(path, temp_path("calibrated.safetensors"));
     strcpy(out_path, temp_path("calibrated.bin"));
     write_safetensors(path, header, all, sizeof all);
     assert_true(checkpoint_open(path, keep, &c, d));
     checkpoint_calibrate(c, calibration);
-    *arena_push(keep, packing.weights) = (PackedWeight){
-        .value = id, .type = type, .form = 1, .form_name = "r16x4", .group = 128, .scales = PACKED_FP16, .bytes = bytes};
+    *arena_push(keep, packing.weights) = (PackedWeight){.value = id,
+                                                        .type = type,
+                                                        .form = 1,
+                                                        .form_name = "r16x4",
+                                                        .group = 128,
+                                                        .scales = PACKED_FP16,
+                                                        .bytes = bytes};
     assert_int_equal(file_create(out_path, &out, &err), FTX_OK);
     ok = weights_pack(c, &spec, &packing, 0, out, 0, &checksum, NULL, NULL, d);
     if (ok) {

@@ -519,8 +519,8 @@ static void tell_inputs(const Session *s, const Prepared *l)
     Product of;
 
     if (inputs_product(family, l->consts, s->T, s->S, &of))
-        s->watch->inputs(s->watch->user, p->operands[l->first_operand + of.matrix].offset, s->arg[l->first_operand], of.rows,
-                         of.columns);
+        s->watch->inputs(s->watch->user, p->operands[l->first_operand + of.matrix].offset, s->arg[l->first_operand],
+                         of.rows, of.columns);
 }
 
 /* Runs one launch at a time and checks after each. */

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 typedef struct Product {
-    uint32_t matrix;       /* the operand that is the matrix, [N][columns]; operand 0 is [rows][columns] in fp32 */
+    uint32_t matrix; /* the operand that is the matrix, [N][columns]; operand 0 is [rows][columns] in fp32 */
     int64_t rows, columns;
 } Product;
 
