@@ -29,10 +29,10 @@ typedef struct Calibrator {
     FtxEngine *engine;
     FtxModelInfo info;
     FtxEvent *events; /* [info.sequences] */
-    Moments **of;     /* [artifact.n_weights]: of each matrix that was seen */
+    size_t *of;       /* [artifact.n_weights]: 1 + the index in out; 0: not seen */
     Team *team;
     Calibration *out;
-    uint64_t tokens, all; /* of the text: read so far, and to read */
+    size_t tokens; /* of the text, read so far */
 } Calibrator;
 
 /* --- sums --------------------------------------------------------------------------------------------- */
@@ -73,14 +73,14 @@ static Moments *moments_of(Calibrator *c, uint64_t at, int64_t columns)
     if (i == c->artifact.n_weights)
         die("a launch multiplies with no weight");
     if (!c->of[i]) {
-        c->of[i] = arena_push(c->keep, *c->out);
-        *c->of[i] =
+        *(Moments *)arena_push(c->keep, *c->out) =
             (Moments){.weight = arena_strdup(c->keep, artifact_string(&c->artifact, c->artifact.weights[i].name)),
                       .columns = columns,
                       .block = block,
                       .at = arena_array(c->keep, float, (size_t)(columns * block))};
+        c->of[i] = c->out->n;
     }
-    return c->of[i];
+    return &c->out->at[c->of[i] - 1];
 }
 
 /* Watch.inputs */
@@ -114,6 +114,12 @@ static bool finish(Moments *m)
 
 /* --- texts -------------------------------------------------------------------------------------------- */
 
+static void report(const Calibrator *c, uint64_t done, uint64_t all)
+{
+    if (c->o->progress)
+        c->o->progress(c->o->user, "calibration", done, all);
+}
+
 static FtxStatus run(Calibrator *c, FtxError *err)
 {
     size_t n;
@@ -121,8 +127,6 @@ static FtxStatus run(Calibrator *c, FtxError *err)
     while (ftx_engine_busy(c->engine))
         if (ftx_engine_step(c->engine, c->events, (size_t)c->info.sequences, &n, err))
             return err->status;
-    if (c->o->progress)
-        c->o->progress(c->o->user, "calibration", c->tokens, c->all);
     return FTX_OK;
 }
 
@@ -137,36 +141,37 @@ static FtxRequest request(const Calibrator *c, int max_new)
     return r;
 }
 
-/* Pieces of a text for a decoder. */
+/* Pieces of a text for a decoder. first: the first token of a piece if the tokenizer begins texts with one. */
 static FtxStatus read_pieces(Calibrator *c, const char *text, size_t bytes, FtxError *err)
 {
-    int32_t around[16], *ids;
-    size_t n, begins = 0, run_now = 0;
+    const int room = c->info.context > PIECE ? PIECE : c->info.context - 1;
+    int32_t piece[PIECE], first = 0, *ids;
+    size_t n, with, submitted = 0;
     FtxStatus s = ftx_tokenize(c->model, text, bytes, 0, NULL, 0, &n, err);
 
     if (!s)
-        s = ftx_tokenize(c->model, "", 0, FTX_TOKENIZE_SPECIAL, around, LEN(around), &begins, err);
-    if (s)
+        s = ftx_tokenize(c->model, text, bytes, FTX_TOKENIZE_SPECIAL, &first, 1, &with, err);
+    if (!s && room < 2)
+        s = ftx_fail(err, FTX_EINVAL, "limits.context is %d, which has no room for texts", c->info.context);
+    if (s || !n)
         return s;
-    const size_t begin = begins && begins <= LEN(around),
-                 most = (size_t)(c->info.context > PIECE ? PIECE : c->info.context - 1);
-
-    ids = command_must(calloc(n + 1, sizeof *ids));
+    ids = command_must(calloc(n, sizeof *ids));
     s = ftx_tokenize(c->model, text, bytes, 0, ids, n, &n, err);
-    c->all = n < TOKENS ? n : TOKENS;
-    for (size_t at = 0, take; !s && at < c->all; at += take) {
-        int32_t piece[PIECE];
+    const size_t begin = with > n && first != ids[0], all = n < TOKENS ? n : TOKENS;
+
+    piece[0] = first;
+    while (!s && c->tokens < all) {
+        const size_t left = all - c->tokens, most = (size_t)room - begin, take = left < most ? left : most;
         FtxRequest r = request(c, 1);
 
-        take = c->all - at < most - begin ? c->all - at : most - begin;
-        memcpy(piece, around, begin * sizeof *piece);
-        memcpy(piece + begin, ids + at, take * sizeof *piece);
+        memcpy(piece + begin, ids + c->tokens, take * sizeof *piece);
         r.ids = piece;
         r.ids_count = begin + take;
         c->tokens += take;
         s = ftx_engine_submit(c->engine, &r, NULL, err);
-        if (!s && ++run_now % (size_t)c->info.sequences == 0)
+        if (!s && ++submitted % (size_t)c->info.sequences == 0)
             s = run(c, err);
+        report(c, c->tokens, all);
     }
     free(ids);
     return s ? s : run(c, err);
@@ -211,7 +216,9 @@ static FtxStatus read_texts(Calibrator *c, const char *text, size_t bytes, FtxEr
         stop = stop ? stop : end;
         s = read_line(c, line, (size_t)(stop - line), err);
         line = stop + 1;
+        report(c, (uint64_t)(stop - text), bytes);
     }
+    report(c, bytes, bytes);
     return s;
 }
 
@@ -236,7 +243,7 @@ static FtxStatus open_model(Calibrator *c, const char *path, FtxError *err)
     if (s)
         return s;
     ftx_model_info(c->model, &c->info);
-    c->of = arena_array(c->keep, Moments *, c->artifact.n_weights);
+    c->of = arena_array(c->keep, size_t, c->artifact.n_weights);
     c->events = arena_array(c->keep, FtxEvent, (size_t)c->info.sequences);
     for (int i = 0; i < c->info.sequences; i++)
         c->events[i].size = sizeof *c->events;
