@@ -33,6 +33,7 @@ typedef struct Calibrator {
     Team *team;
     Calibration *out;
     size_t tokens; /* of the text, read so far */
+    int submitted; /* requests */
 } Calibrator;
 
 /* --- sums --------------------------------------------------------------------------------------------- */
@@ -141,12 +142,20 @@ static FtxRequest request(const Calibrator *c, int max_new)
     return r;
 }
 
+/* Runs requests when as many are submitted as can run side by side. */
+static FtxStatus submit(Calibrator *c, const FtxRequest *r, FtxError *err)
+{
+    const FtxStatus s = ftx_engine_submit(c->engine, r, NULL, err);
+
+    return s || ++c->submitted % c->info.sequences ? s : run(c, err);
+}
+
 /* Pieces of a text for a decoder. first: the first token of a piece if the tokenizer begins texts with one. */
 static FtxStatus read_pieces(Calibrator *c, const char *text, size_t bytes, FtxError *err)
 {
     const int room = c->info.context > PIECE ? PIECE : c->info.context - 1;
     int32_t piece[PIECE], first = 0, *ids;
-    size_t n, with, submitted = 0;
+    size_t n, with;
     FtxStatus s = ftx_tokenize(c->model, text, bytes, 0, NULL, 0, &n, err);
 
     if (!s)
@@ -168,9 +177,7 @@ static FtxStatus read_pieces(Calibrator *c, const char *text, size_t bytes, FtxE
         r.ids = piece;
         r.ids_count = begin + take;
         c->tokens += take;
-        s = ftx_engine_submit(c->engine, &r, NULL, err);
-        if (!s && ++submitted % (size_t)c->info.sequences == 0)
-            s = run(c, err);
+        s = submit(c, &r, err);
         report(c, c->tokens, all);
     }
     free(ids);
@@ -186,9 +193,9 @@ static FtxStatus read_line(Calibrator *c, const char *text, size_t bytes, FtxErr
     size_t n;
 
     s = ftx_tokenize(c->model, text, bytes, 0, NULL, 0, &n, err);
-    c->tokens += n;
     if (s || !n)
         return s;
+    c->tokens += n;
     if (c->info.kind == FTX_MODEL_ENCODER) {
         job.count = 1;
         job.text = &text;
@@ -196,12 +203,11 @@ static FtxStatus read_line(Calibrator *c, const char *text, size_t bytes, FtxErr
         job.truncate = FTX_TRUNCATE_LONGEST;
         return ftx_engine_encode(c->engine, &job, err);
     }
-    r = request(c, c->info.context < PIECE ? c->info.context : PIECE);
+    r = request(c, n < PIECE ? 2 * (int)n + 16 : 2 * PIECE); /* a model that does not find an end goes on and on */
     r.text = text;
     r.text_bytes = bytes;
     r.truncate = FTX_TRUNCATE_END;
-    s = ftx_engine_submit(c->engine, &r, NULL, err);
-    return s ? s : run(c, err);
+    return submit(c, &r, err);
 }
 
 static FtxStatus read_texts(Calibrator *c, const char *text, size_t bytes, FtxError *err)
@@ -219,7 +225,7 @@ static FtxStatus read_texts(Calibrator *c, const char *text, size_t bytes, FtxEr
         report(c, (uint64_t)(stop - text), bytes);
     }
     report(c, bytes, bytes);
-    return s;
+    return s ? s : run(c, err);
 }
 
 /* --- the model ---------------------------------------------------------------------------------------- */
