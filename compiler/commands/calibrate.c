@@ -19,7 +19,7 @@
 
 enum { PIECE = 512, TOKENS = 128 * PIECE };
 
-static const float DAMPING = 0.01f; /* of the mean square of a block's inputs, as GPTQ adds to its Hessian */
+static const float DAMPING = 0.01f; /* of the mean square of a block's inputs: Frantar et al. 2022 (GPTQ) */
 
 typedef struct Calibrator {
     const CompileOptions *o;
