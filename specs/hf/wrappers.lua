@@ -21,6 +21,8 @@ local classes = {
   Qwen2_5_VLForConditionalGeneration = { "qwen2_5_vl_text", flat = true, either = true },
   Qwen3VLForConditionalGeneration = { "qwen3_vl_text", either = true },
   Qwen3VLMoeForConditionalGeneration = { "qwen3_vl_moe_text" },
+  Qwen3_5ForConditionalGeneration = { "qwen3_5_text", either = true },
+  Qwen3_5MoeForConditionalGeneration = { "qwen3_5_moe_text", either = true },
   SmolVLMForConditionalGeneration = { "llama" },
 }
 
