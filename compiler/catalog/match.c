@@ -220,7 +220,8 @@ DType contract_arg_type(const ProgramFacts *f, const Binding *b, size_t i)
         return f->kv;
     if (a->named == FTX_NAMED_cross_k || a->named == FTX_NAMED_cross_v)
         return f->cross_kv;
-    if (a->named == FTX_NAMED_logits || a->named == FTX_NAMED_hidden || a->named == FTX_NAMED_pooled)
+    if (a->named == FTX_NAMED_logits || a->named == FTX_NAMED_hidden || a->named == FTX_NAMED_pooled ||
+        a->named == FTX_NAMED_recurrent)
         return DT_FP32;
     if (a->named >= 0)
         return DT_I32;

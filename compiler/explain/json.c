@@ -159,10 +159,10 @@ static json_t *caches_json(const ArtifactPlan *p)
     for (uint32_t i = 0; i < p->n_caches; i++) {
         const FtxCache *c = &p->caches[i];
 
-        json_array_append_new(list, json_pack("{si,si,si,sb,ss,si,si}", "kv_heads", (int)c->kv_heads, "k_dim",
+        json_array_append_new(list, json_pack("{si,si,si,sb,ss,si,si,sb}", "kv_heads", (int)c->kv_heads, "k_dim",
                                               (int)c->k_dim, "v_dim", (int)c->v_dim, "inside", (int)c->inside, "type",
                                               dtype_name((DType)c->type), "window", (int)c->window, "source",
-                                              (int)c->source));
+                                              (int)c->source, "recurrent", (int)c->recurrent));
     }
     return list;
 }

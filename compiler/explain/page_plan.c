@@ -146,6 +146,9 @@ static json_t *caches_json(Page *p, const View *v)
         const char *text = arena_printf(p->keep, "%u heads, keys of %u, values %s %u, %s", c->kv_heads, c->k_dim,
                                         c->inside ? "in their first" : "of", c->v_dim, dtype_name((DType)c->type));
 
+        if (c->recurrent)
+            text = arena_printf(p->keep, "a recurrent state of %u x %u x %u, %s", c->kv_heads, c->k_dim, c->v_dim,
+                                dtype_name((DType)c->type));
         if (c->window)
             text = arena_printf(p->keep, "%s, the last %u tokens", text, c->window);
         if (c->source)

@@ -208,6 +208,11 @@ static void show_caches(const ArtifactPlan *p, FILE *out)
 
         for (n = 1; i + n < p->n_caches && memcmp(c, c + n, sizeof *c) == 0;)
             n++;
+        if (c->recurrent) {
+            fprintf(out, "  %u recurrent state%s: %u head%s of %u x %u, %s, for each sequence\n", n, n == 1 ? "" : "s",
+                    c->kv_heads, c->kv_heads == 1 ? "" : "s", c->k_dim, c->v_dim, dtype_name((DType)c->type));
+            continue;
+        }
         fprintf(out, "  %u %scache%s: %u heads of %u", n, c->source ? "source " : "", n == 1 ? "" : "s", c->kv_heads,
                 c->k_dim);
         if (c->inside)

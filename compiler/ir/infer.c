@@ -471,6 +471,7 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
     case OP_ATTEND_PACKED: return infer_packed(q, out);
     case OP_CROSS_APPEND:
     case OP_ATTEND_CROSS: return infer_cross(q, out);
+    case OP_CONVOLVE: return infer_convolve(q, out);
     case OP_ROW_RMS:
         *out = x;
         out->dim[1] = ir_const(1);

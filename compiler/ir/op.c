@@ -51,6 +51,11 @@ bool ir_op_is_weight(Op op)
     return op == OP_WEIGHT || (op >= OP_TRANSPOSE && op <= OP_ROPE_TABLE);
 }
 
+bool ir_op_is_recurrent(Op op)
+{
+    return op == OP_CONVOLVE;
+}
+
 bool ir_op_is_norm(Op op)
 {
     return op == OP_LAYERNORM || op == OP_RMSNORM;

@@ -77,6 +77,9 @@ bool infer_append(const Query *q, Shape *out);
 bool infer_cross(const Query *q, Shape *out);  /* cross_append and attend_cross */
 bool infer_packed(const Query *q, Shape *out); /* attend_packed: attention over all tokens of the sequence */
 
+/* infer_recurrent.c */
+bool infer_convolve(const Query *q, Shape *out);
+
 /* infer_parallel.c */
 bool infer_part(const Query *q, Shape *out);
 bool infer_exchange(const Query *q, Shape *out); /* all_reduce, all_gather and gather_logits */

@@ -50,7 +50,7 @@ static int *find_layers(const Graph *g, Arena *keep)
         const bool full = op == OP_ATTEND_PACKED || (op == OP_ATTEND && ir_value(g, v)->args[2]);
         const bool source = op == OP_CROSS_APPEND || op == OP_CROSS_CACHE, shares = shares_cache(g, v, has_read);
 
-        if (op != OP_APPEND && op != OP_CACHE && !source && !full && !shares)
+        if (op != OP_APPEND && op != OP_CACHE && !source && !full && !shares && !ir_op_is_recurrent(op))
             continue;
         for (Id x = ir_value(g, v)->args[0];
              x && uses[x] == 1 && ir_value(g, x)->op != OP_EMBED && ir_value(g, x)->op != OP_EMBED_PART &&

@@ -94,6 +94,30 @@ static bool add_caches(const Lower *l, bool source, Diag *d)
     return true;
 }
 
+/* Adds the recurrent states, which are numbered from 0 as well. */
+static bool add_recurrent(const Lower *l, Diag *d)
+{
+    int64_t layer = 0;
+
+    for (Id id = 1; id < l->g->values.n; id++) {
+        const Value *v = ir_value(l->g, id);
+
+        if (!ir_op_is_recurrent(v->op))
+            continue;
+        if (ir_int(v, "layer") != layer)
+            return diag_error(d, v->loc, "%s: this is recurrent state %lld of the model, its attribute layer is %lld",
+                              ir_op_name(v->op), (long long)layer, (long long)ir_int(v, "layer"));
+
+        FtxCache *c = arena_push(l->keep, l->plan->caches);
+
+        *c = (FtxCache){.kv_heads = 1, .type = DT_FP32, .recurrent = 1};
+        c->k_dim = (uint32_t)ir_value(l->g, v->args[1])->shape.dim[1].n - 1;
+        c->v_dim = (uint32_t)v->shape.dim[1].n;
+        layer++;
+    }
+    return true;
+}
+
 /* The bytes of a buffer for the largest exchange: the part of every rank. */
 static uint64_t exchange_bytes(const Lower *l)
 {
@@ -171,7 +195,7 @@ static bool place_named(Lower *l, Diag *d)
     Sizes s = sizes_of(l);
     FtxError err;
 
-    if (!add_caches(l, false, d) || !add_caches(l, true, d))
+    if (!add_caches(l, false, d) || !add_caches(l, true, d) || !add_recurrent(l, d))
         return false;
     if (sizes_caches(&s, l->plan->caches.at, l->plan->caches.n, &err))
         return diag_error(d, (Loc){0}, "memory: %s", err.text);
@@ -285,22 +309,24 @@ static bool holds_values(int named)
     return named == FTX_NAMED_v || named == FTX_NAMED_cross_v;
 }
 
-/* The cache of a layer in $k and $v, or in $cross_k and $cross_v; *at: where its part of the buffer begins. */
+/* The cache of a layer in $k and $v, in $cross_k and $cross_v, or in $recurrent; *at: where its part of the buffer begins. */
 static const FtxCache *cache_of(const Lower *l, int named, int64_t layer, uint64_t *at)
 {
     const bool source = named == FTX_NAMED_cross_k || named == FTX_NAMED_cross_v;
+    const bool recurrent = named == FTX_NAMED_recurrent;
+    const int64_t copies = source ? l->g->limits.sources : recurrent ? l->g->limits.sequences : 1;
 
     *at = 0;
     for (size_t i = 0; i < l->plan->caches.n; i++) {
         const FtxCache *c = &l->plan->caches.at[i];
         uint64_t keys, values;
 
-        if ((c->source != 0) != source)
+        if ((c->source != 0) != source || (c->recurrent != 0) != recurrent)
             continue;
         if (layer-- <= 0)
             return c;
         sizes_cache(c, l->g->limits.kv_block, &keys, &values); /* place_named has checked it */
-        *at += (holds_values(named) ? values : keys) * (source ? (uint64_t)l->g->limits.sources : 1);
+        *at += (holds_values(named) ? values : keys) * (uint64_t)copies;
     }
     return NULL;
 }

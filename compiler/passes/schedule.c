@@ -78,7 +78,8 @@ static int64_t layer_of(const Lower *l, const Binding *b)
         const Value *v = ir_value(l->g, b->covered[i]);
 
         if (v->op == OP_APPEND || v->op == OP_ATTEND_PAGED || v->op == OP_CACHE || v->op == OP_ATTEND ||
-            v->op == OP_CROSS_APPEND || v->op == OP_CROSS_CACHE || v->op == OP_ATTEND_CROSS)
+            v->op == OP_CROSS_APPEND || v->op == OP_CROSS_CACHE || v->op == OP_ATTEND_CROSS ||
+            ir_op_is_recurrent(v->op))
             return ir_int(v, "layer");
     }
     return 0;
@@ -144,7 +145,7 @@ static Operand operand_of(const Lower *l, const Program *p, const Group *g, size
         o.kind = OPERAND_NAMED;
         o.at = (uint32_t)a->named;
         if (a->named == FTX_NAMED_k || a->named == FTX_NAMED_v || a->named == FTX_NAMED_cross_k ||
-            a->named == FTX_NAMED_cross_v)
+            a->named == FTX_NAMED_cross_v || a->named == FTX_NAMED_recurrent)
             o.layer = layer_of(l, &g->b);
     } else if (v && a->of >= 0) {
         return value_operand(l, p, g, i, o);

@@ -176,6 +176,17 @@ static int nn_cross_cache(lua_State *L)
     return value_push(L, value_add(L, OP_CROSS_CACHE, k, v, 0, &attrs));
 }
 
+/* nn.convolve(x, w [, b]): of each column a sum over the token and those before it */
+static int nn_convolve(lua_State *L)
+{
+    const Id x = nn_value(L, 1, "convolve: x"), w = nn_value(L, 2, "convolve: w");
+    const Id b = value_maybe(L, 3, "convolve: b");
+    Attrs attrs = {0};
+
+    attrs_int(&attrs, "layer", reader_of(L)->recurrent++);
+    return value_push(L, value_add(L, OP_CONVOLVE, x, w, b, &attrs));
+}
+
 /* A weight among the options, or 0. */
 static Id option_value(lua_State *L, int i, const char *name, const char *who)
 {
@@ -341,5 +352,6 @@ const luaL_Reg nn_attention[] = {
     {"attend_full", nn_attend_full},
     {"cross_cache", nn_cross_cache},
     {"attend_cross", nn_attend_cross},
+    {"convolve", nn_convolve},
     {NULL, NULL},
 };

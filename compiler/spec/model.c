@@ -82,7 +82,7 @@ static void read_facts(lua_State *L)
     Reader *r = reader_of(L);
     Graph *g = r->graph;
     Spec *spec = r->spec;
-    int64_t caches = 0;
+    int64_t caches = 0, recurrent = 0;
 
     if (g->kind == FTX_MODEL_ENCODER) {
         read_encoder_facts(L);
@@ -100,6 +100,7 @@ static void read_facts(lua_State *L)
         caches += v->op == OP_CACHE;
         if (v->op == OP_ATTEND && ir_value(g, v->args[1])->op == OP_CACHE)
             add_layer(spec, g, v);
+        recurrent += ir_op_is_recurrent(v->op);
     }
     spec->positions = settings_positions(g, false);
     spec->states = g->states ? (uint32_t)ir_value(g, g->states)->shape.dim[1].n : 0;
@@ -109,6 +110,10 @@ static void read_facts(lua_State *L)
     if (caches != r->layers) /* ir_sweep has removed the others */
         sandbox_fail(L, "graph has %d caches, of which attends read %d; each must be read", (int)r->layers,
                      (int)caches);
+    if (recurrent != r->recurrent)
+        sandbox_fail(L, "graph has %d recurrent states, of which %d are those of its output; each must be",
+                     (int)r->recurrent, (int)recurrent);
+    spec->layers += (uint32_t)recurrent;
     if (g->kind == FTX_MODEL_SEQ2SEQ)
         read_source_facts(L);
 }

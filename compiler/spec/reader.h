@@ -17,6 +17,7 @@ typedef struct Reader {
     const char *asked; /* paths whose -D families have read, a line each */
     int64_t layers;    /* caches made so far; several layers may read one */
     int64_t sources;   /* cross caches made so far */
+    int64_t recurrent; /* recurrent states made so far */
     bool finished;     /* ftx.model was called */
 } Reader;
 

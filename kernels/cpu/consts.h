@@ -294,6 +294,13 @@ enum {
 };
 
 enum {
+    CONVOLVE_C,
+    CONVOLVE_TAPS,
+    CONVOLVE_WT,
+    CONVOLVE_BT,
+};
+
+enum {
     SELECT_FIRST_C,
 };
 

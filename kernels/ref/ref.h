@@ -162,6 +162,10 @@ void ref_attend_rows(RefTensor q, int64_t at, RefTensor k, RefTensor v, int64_t 
                      double scale, float *y);
 /* x [T,(H+2G)*E]: each token over all tokens of its row. y [T,H*E] */
 void ref_attend_packed(const float *x, const FtxRow *rows, int S, int H, int G, int E, double scale, float *y);
+/* x, y [T,C], w [C,taps], b [C] or absent: y[t,c] = b[c] + sum over j of w[c, taps-1-j] * x[t-j, c]. state [slots][taps-1][C]: the last
+ * rows of x before the step of each row's sequence, then with it; not read for a sequence's first tokens. */
+void ref_convolve(RefTensor x, RefTensor w, RefTensor b, const FtxRow *rows, int S, int C, int taps, float *state,
+                  float *y);
 /* y[s,:] = mean of the row's tokens; y[m,:] = x[m,:] / max(|x[m,:]|, eps) */
 void ref_neighbours(RefTensor x, const FtxRow *rows, int S, int C, int from, int count, bool ring, float *y);
 void ref_pool_mean(RefTensor x, const FtxRow *rows, int S, int C, float *y);

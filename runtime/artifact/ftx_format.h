@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define FTX_MAGIC "FTX1\r\n\x1a\n"
-enum { FTX_FORMAT = 16 }; /* grows with every change of what is below */
+enum { FTX_FORMAT = 17 }; /* grows with every change of what is below */
 
 /* A compute capability: 800, 860, 890, 900, ... and +1 for its 'a' form: sm_90a is 901; +2 for PTX
  * that the driver translates for that GPU and all later ones: compute_80 is 802. */
@@ -201,8 +201,10 @@ typedef struct FtxPlan { /* 616 bytes */
 } FtxPlan;
 
 /* The keys and values that attention of one layer reads. A page holds [kv_heads][kv_block] rows of each; of int8 and fp8
- * these are codes, and behind them the page has their scales, [kv_heads][kv_block] fp16. $k and $v hold the pages of all caches, one cache after another. The caches of a sequence-to-sequence model's sources are in $cross_k
- * and $cross_v, with [kv_heads][source] rows for each source. */
+ * these are codes, and behind them the page has their scales, [kv_heads][kv_block] fp16. $k and $v hold the pages of all
+ * caches, one cache after another. The caches of a sequence-to-sequence model's sources are in $cross_k and $cross_v, with
+ * [kv_heads][source] rows for each source. What a layer keeps of all tokens so far in place of keys and values (a recurrent
+ * state) is in $recurrent, [kv_heads][k_dim][v_dim] fp32 for each slot. */
 typedef struct FtxCache { /* 32 bytes */
     uint32_t kv_heads;
     uint32_t k_dim, v_dim; /* elements of a row */
@@ -210,7 +212,7 @@ typedef struct FtxCache { /* 32 bytes */
     uint32_t window;       /* tokens that attention looks back; 0: all */
     uint32_t source;       /* 0: in pages; else tokens of a source (FtxFacts.source_context) */
     uint32_t inside;       /* 1: the first v_dim elements of a key are its value, and no values are stored */
-    uint32_t reserved;
+    uint32_t recurrent;    /* 1: a recurrent state */
 } FtxCache;
 
 typedef enum FtxKernelKind {

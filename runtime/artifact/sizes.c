@@ -60,25 +60,32 @@ uint64_t sizes_row(DType type, uint32_t dim)
 
 bool sizes_cache(const FtxCache *c, int64_t kv_block, uint64_t *keys, uint64_t *values)
 {
-    const uint64_t rows = c->kv_heads * (c->source ? c->source : (uint64_t)kv_block); /* of 32 bits each */
+    const uint64_t rows = c->kv_heads * (c->recurrent ? (uint64_t)c->k_dim /* of 32 bits each */
+                                         : c->source  ? c->source
+                                                      : (uint64_t)kv_block);
+    const uint64_t key = sizes_row((DType)c->type, c->recurrent ? c->v_dim : c->k_dim);
+    const uint64_t value = c->inside || c->recurrent ? 0 : sizes_row((DType)c->type, c->v_dim);
 
-    return !__builtin_mul_overflow(rows, sizes_row((DType)c->type, c->k_dim), keys) &&
-           !__builtin_mul_overflow(rows, c->inside ? 0 : sizes_row((DType)c->type, c->v_dim), values) &&
+    return !__builtin_mul_overflow(rows, key, keys) && !__builtin_mul_overflow(rows, value, values) &&
            *keys <= MAX_SPACE && *values <= MAX_SPACE;
 }
 
 FtxStatus sizes_caches(Sizes *s, const FtxCache *caches, size_t n, FtxError *err)
 {
-    s->KEYS = s->VALUES = s->CROSS_KEYS = s->CROSS_VALUES = 0;
+    s->KEYS = s->VALUES = s->CROSS_KEYS = s->CROSS_VALUES = s->RECURRENT = 0;
     for (size_t i = 0; i < n; i++) {
         const FtxCache *c = &caches[i];
-        int64_t *k = c->source ? &s->CROSS_KEYS : &s->KEYS, *v = c->source ? &s->CROSS_VALUES : &s->VALUES;
+        int64_t *k = c->recurrent ? &s->RECURRENT : c->source ? &s->CROSS_KEYS : &s->KEYS;
+        int64_t *v = c->source ? &s->CROSS_VALUES : &s->VALUES;
         uint64_t keys, values;
 
         if (!c->kv_heads || !c->k_dim || !c->v_dim || !sizes_row((DType)c->type, 1) || c->window > INT32_MAX ||
             (c->source && c->source != s->SRC))
             return ftx_fail(err, FTX_EFORMAT, "cache %zu: %u kv_heads of %u and %u, type %u, window %u, source %u", i,
                             c->kv_heads, c->k_dim, c->v_dim, c->type, c->window, c->source);
+        if (c->recurrent > 1 || (c->recurrent && (c->source || c->inside || c->window || c->type != DT_FP32)))
+            return ftx_fail(err, FTX_EFORMAT, "cache %zu: a recurrent state (%u) of type %u, source %u, window %u", i,
+                            c->recurrent, c->type, c->source, c->window);
         if (c->inside > 1 || (c->inside && (c->source || c->v_dim > c->k_dim)))
             return ftx_fail(err, FTX_EFORMAT, "cache %zu: values of %u cannot be inside (%u) its keys of %u, source %u",
                             i, c->v_dim, c->inside, c->k_dim, c->source);

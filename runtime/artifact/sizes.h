@@ -34,7 +34,8 @@ static const uint64_t MAX_SPACE = (uint64_t)1 << 46; /* 64 TiB: sums of offsets 
     SIZE(IN, "bytes of a token's hidden states, if these may be given") \
     SIZE(RANKS, "devices that share the model, less 1") \
     SIZE(EXCHANGE, "bytes of a buffer for what ranks exchange") \
-    SIZE(MASKS, "0, but in plans with masks")
+    SIZE(MASKS, "0, but in plans with masks") \
+    SIZE(RECURRENT, "bytes of a sequence's recurrent states in all layers")
 
 typedef struct Sizes {
 #define SIZE(name, what) int64_t name;
@@ -45,10 +46,11 @@ typedef struct Sizes {
 /* Bytes of a row of a cache, with its scale if it has codes. 0: no cache has this type. */
 uint64_t sizes_row(DType type, uint32_t dim);
 
-/* Bytes of a cache's keys and of its values: of one page, or of one source. False: more than MAX_SPACE. */
+/* Bytes of a cache's keys and of its values: of one page, or of one source. Of a recurrent state, *keys: of one slot. False:
+ * more than MAX_SPACE. */
 bool sizes_cache(const FtxCache *c, int64_t kv_block, uint64_t *keys, uint64_t *values);
 
-/* Checks the caches and sets KEYS, VALUES, CROSS_KEYS and CROSS_VALUES; B and SRC are set. */
+/* Checks the caches and sets KEYS, VALUES, CROSS_KEYS, CROSS_VALUES and RECURRENT; B and SRC are set. */
 FtxStatus sizes_caches(Sizes *s, const FtxCache *caches, size_t n, FtxError *err);
 
 /* Bytes of a named buffer; at most MAX_SPACE. */

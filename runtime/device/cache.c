@@ -66,7 +66,7 @@ bool cache_part(const Artifact *a, const ArtifactPlan *p, uint32_t pages, uint32
     uint32_t n = i / 2, c = 0;
 
     for (; c < p->n_caches; c++) {
-        if (p->caches[c].source) /* keys and values of a source have no pages */
+        if (p->caches[c].source || p->caches[c].recurrent) /* these have no pages */
             continue;
         sizes_cache(&p->caches[c], a->facts->kv_block, &bytes[0], &bytes[1]); /* artifact_open has checked it */
         if (!n--)

@@ -220,6 +220,7 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
     const FtxFacts *f = model->artifact.facts;
     /* Each sequence that decodes brings a token to every step. */
     const uint32_t slots = f->sequences < f->tokens ? f->sequences : f->tokens;
+    const bool recurrent = model->plan->head->named_bytes[FTX_NAMED_recurrent] > 0;
     const uint32_t most_swapped = UINT32_C(1) << 24; /* pages: 256 million tokens */
     const EngineSizes sizes = {
         .slots = slots,
@@ -227,10 +228,13 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
         .waiting = o.queue_requests ? (uint32_t)o.queue_requests : slots * WAITING_PER_SEQUENCE,
         .stream = stream_bytes(model->tokenizer),
         .hyp_text = hypothesis_bytes(f, model->tokenizer),
-        /* A translator's pages depend on its source, those of a prompt that is seen whole on its end. */
-        .prefix = o.prefix_cache && f->kind == FTX_MODEL_DECODER && !f->whole_prompts,
+        /* A translator's pages depend on its source, those of a prompt that is seen whole on its end, and a recurrent state
+         * is that of all tokens so far: the tokens of shared pages would be missing. */
+        .prefix = o.prefix_cache && f->kind == FTX_MODEL_DECODER && !f->whole_prompts && !recurrent,
         .inbox = (uint32_t)o.inbox,
-        .swap = o.overcommit && f->kind == FTX_MODEL_DECODER ? swap_count(model, o.swap_bytes, most_swapped) : 0,
+        .swap = o.overcommit && f->kind == FTX_MODEL_DECODER && !recurrent
+                    ? swap_count(model, o.swap_bytes, most_swapped)
+                    : 0,
     };
 
     if (o.step_ms > MOST_STEP_MS)
@@ -242,7 +246,8 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
                         o.inbox > MOST_WAITING ? "expected 0 to 65536" : "an encoder takes no requests");
     if (o.swap_bytes && !sizes.swap)
         return ftx_fail(err, FTX_EINVAL, "swap_bytes (--swap-memory): %s",
-                        o.overcommit && f->kind == FTX_MODEL_DECODER
+                        recurrent ? "the model's recurrent states are not copied; preempted requests are recomputed"
+                        : o.overcommit && f->kind == FTX_MODEL_DECODER
                             ? "it is less than a KV page"
                             : "only a decoder with overcommit preempts requests");
     if (sizes.swap && !model->api->keep)

@@ -368,6 +368,15 @@ static void compute(Machine *m, Id id)
     case OP_ATTEND_CROSS:
         attend(m, x->at, ir_int(v, "heads"), SOURCES + ir_int(v, "layer"), ir_float(v, "scale"), 0, 0, false, NULL, y);
         break;
+    case OP_CONVOLVE:
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t t = i / x->row, c = i % x->row;
+
+            y[i] = b ? b->at[c] : 0;
+            for (int64_t j = 0; j < w->row && j <= t; j++)
+                y[i] += w->at[c * w->row + w->row - 1 - j] * x->at[(t - j) * x->row + c];
+        }
+        break;
     case OP_SELECT_ID:
     case OP_SELECT_FIRST: memcpy(y, x->at, sizeof(double) * (size_t)n); break;
     case OP_SELECT_LAST: memcpy(y, x->at + (T - 1) * x->row, sizeof(double) * (size_t)n); break;

@@ -37,8 +37,9 @@ static FtxAct act_of(const Value *v)
     return FTX_ACT_NONE;
 }
 
-typedef struct Wanted { /* expected contents of the caches and the token history after the launch */
+typedef struct Wanted { /* expected contents of the caches, states and the token history after the launch */
     void *cache[2];
+    float *recurrent;
     int32_t *history;
 } Wanted;
 
@@ -304,6 +305,10 @@ static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
         ref_neighbours(a[0], s->rows, s->S, C / (int)ir_int(v, "count"), (int)ir_int(v, "from"),
                        (int)ir_int(v, "count"), ir_int(v, "ring") != 0, y);
         break;
+    case OP_CONVOLVE:
+        ref_convolve(a[0], a[1], a[2], s->rows, s->S, C, (int)ir_value(s->u->g, v->args[1])->shape.dim[1].n,
+                     w->recurrent, y);
+        break;
     case OP_SELECT_ID: select_id(s, ir_int(v, "id"), a[0], C, y); break;
     case OP_POOL_MEAN: ref_pool_mean(a[0], s->rows, s->S, C, y); break;
     case OP_ROW_RMS:
@@ -367,8 +372,8 @@ static double code_step(const Scene *s)
 }
 
 /* Compares elements [from, n). If only some blocks ran, only what they wrote. */
-static void compare(const Scene *s, const char *what, const void *got, DType type, const float *want, int64_t n,
-                    int64_t from)
+void scene_compare(const Scene *s, const char *what, const void *got, DType type, const float *want, int64_t n,
+                   int64_t from)
 {
     const double limit = strcmp(what, "keys") == 0 && dtype_is_code(s->u->facts.kv) ? code_step(s) : tolerance(s, type);
     const size_t size = dtype_size(type);
@@ -479,7 +484,7 @@ static void check_head(const Scene *s, const float *want)
                   : need == 1 && !simt_untouched(y, sizeof *y * (size_t)V))
             scene_wrong("%s: row %d: logits were %swritten", u->name, r, whole ? "not all " : "");
         if (whole)
-            compare(s, "logits", s->y, DT_FP32, want, (int64_t)(r + 1) * V, (int64_t)r * V);
+            scene_compare(s, "logits", s->y, DT_FP32, want, (int64_t)(r + 1) * V, (int64_t)r * V);
         for (int i = 0; i < (all ? head->count : room); i++) {
             if (!was_written((const char *)&p[i], sizeof *p)) {
                 assert_false(all);
@@ -562,11 +567,11 @@ static void compare_cache(const Scene *s, const Wanted *w)
                 continue;
             row_numbers(&c, w->cache[k], r, want);
             if (!codes) {
-                compare(s, k ? "values" : "keys", now + row.at, type, want, c.E, 0);
+                scene_compare(s, k ? "values" : "keys", now + row.at, type, want, c.E, 0);
                 continue;
             }
             row_numbers(&c, now, r, got);
-            compare(s, "keys", got, DT_FP32, want, c.E, 0);
+            scene_compare(s, "keys", got, DT_FP32, want, c.E, 0);
         }
 }
 
@@ -686,7 +691,7 @@ static void check_parts(const Scene *s)
     const int64_t bytes = (int64_t)(scene_parts_bytes(s, u->b.root, true) / (size_t)s->T);
 
     check_written(s, 0, s->T, u->facts.t_max, (size_t)bytes);
-    compare(s, "y", s->y, v->type, scene_expected_parts(s), s->T * bytes / (int64_t)dtype_size(v->type), 0);
+    scene_compare(s, "y", s->y, v->type, scene_expected_parts(s), s->T * bytes / (int64_t)dtype_size(v->type), 0);
 }
 
 static void check_values(Scene *s)
@@ -705,6 +710,7 @@ static void check_values(Scene *s)
         memcpy(w.cache[k], s->cache[k], s->cache_bytes);
     }
     memcpy(w.history, s->history, history_bytes);
+    w.recurrent = scene_copy_recurrent(s);
     want = u->b.n_covered ? evaluate(s, u->b.root, true, &w) : s->input[u->b.root];
     n = ir_shape_elements(v->shape, s->T, s->S) / rows;
     served(s, rows, &from, &to);
@@ -712,12 +718,13 @@ static void check_values(Scene *s)
         check_head(s, want.p);
     } else if (!is_cache(v->op)) {
         check_written(s, from, to, room, (size_t)n * dtype_size(v->type));
-        compare(s, "y", s->y, v->type, want.p, to * n, from * n);
+        scene_compare(s, "y", s->y, v->type, want.p, to * n, from * n);
         if (s->left)
             check_stats(s, want.p, rows, room, n);
     }
     if (unit_appends(u))
         compare_cache(s, &w);
+    scene_check_recurrent(s, w.recurrent);
     for (uint32_t i = 0; i < u->b.n_covered; i++)
         if (ir_value(u->g, u->b.covered[i])->op == OP_EMBED && !u->facts.encode)
             assert_memory_equal(s->device[FTX_NAMED_history], w.history, history_bytes);

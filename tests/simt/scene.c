@@ -632,6 +632,7 @@ void scene_make(Scene *s, const Unit *u, uint64_t seed, Arena *keep)
     make_owners(s);
     make_tail(s);
     make_cache(s);
+    scene_make_recurrent(s);
     make_named(s);
     for (; s->n_args < c->operands; s->n_args++) /* inputs and outputs, in the contract's order */
         s->arg[s->n_args] = make_arg(s, s->n_args);

@@ -6,6 +6,7 @@
  *                                          routes.c  routes, and rows by expert
  *                                          packed.c  quantised weights      fp8_rows.c   rows of fp8
  *                                          digit_rows.c   rows of digits
+ *                                          recurrent.c   recurrent states
  *                                          search.c  data and results of the launches of `beam` */
 #ifndef FTX_SIMT_SCENE_H
 #define FTX_SIMT_SCENE_H
@@ -39,6 +40,7 @@ typedef struct Scene { /* the host keeps copies of what the kernel may change */
     FtxBeam beams[CASE_ROWS];
     void *cache[2]; /* keys, values before the launch: KV pages, or those of the encoder's output */
     size_t cache_bytes;
+    float *recurrent;  /* states of all slots before the launch; NULL: none */
     RefTensor *input; /* by value Id: what the kernel reads */
     void *device[FTX_NAMED_COUNT];
     void *matrix[CONTRACT_MAX_ARGS]; /* the matrix of an argument, also if the kernel gets its TMA descriptor */
@@ -110,6 +112,17 @@ bool unit_of_source(const Unit *u);
 int unit_head_dim(const Unit *u);
 int unit_kv_heads(const Unit *u);
 int unit_caches(const Unit *u); /* 1: keys alone, which hold the values; 2 */
+
+/* The floats of a recurrent state that the unit reads and writes; 0: none. Its data; a copy, which an op of kernels/ref changes;
+ * and what the kernel left, compared with that: the states of other slots stay. */
+size_t unit_recurrent(const Unit *u);
+void scene_make_recurrent(Scene *s);
+float *scene_copy_recurrent(const Scene *s);
+void scene_check_recurrent(const Scene *s, const float *want);
+
+/* Compares elements [from, n) with a tolerance by their type. what: their name in a message. */
+void scene_compare(const Scene *s, const char *what, const void *got, DType type, const float *want, int64_t n,
+                   int64_t from);
 
 /* The number of a form of compiler/ir/forms.def. */
 uint32_t scene_form(const Catalog *c, const char *name);

@@ -107,6 +107,22 @@ static void add_neighbours(Suite *s, DType t, int C, int from, int count, bool r
     take(s, &g, &c, "neighbours");
 }
 
+/* Sums over a token and those before it: prompts shorter and longer than their reach, chunks of prompts, single tokens. */
+static void add_convolve(Suite *s, DType t, DType w, int C, int taps, bool bias)
+{
+    Ir g = begin();
+    Case c = {0};
+    const int x = input(&g, C, t), m = weight(&g, "w", C, taps, w);
+
+    if (bias)
+        add(&g, "convolve %%%d %%%d %%%d {layer=0} : [T,%d] %s", x, m,
+            weight(&g, "b", C, 0, w), C, dtype_name(t));
+    else
+        add(&g, "convolve %%%d %%%d - {layer=0} : [T,%d] %s", x, m, C, dtype_name(t));
+    set_rows(&c, 6, 2, (const int[][2]){{1, 1}, {1, 17}, {2, 2}, {3, 30}, {1, 5}, {20, 20}});
+    take(s, &g, &c, "convolve");
+}
+
 static void rows(void **state)
 {
     Suite *s = open_suite("rows");
@@ -116,6 +132,11 @@ static void rows(void **state)
     add_neighbours(s, DT_BF16, 264, -2, 5, false);
     add_neighbours(s, DT_FP16, 130, -1, 1, true);
     add_neighbours(s, DT_BF16, 72, 1, 2, true);
+    add_convolve(s, DT_FP32, DT_FP32, 36, 3, false);
+    add_convolve(s, DT_BF16, DT_BF16, 264, 4, true);
+    add_convolve(s, DT_FP16, DT_FP16, 130, 2, true);
+    add_convolve(s, DT_BF16, DT_FP32, 1032, 3, false);
+    add_convolve(s, DT_FP32, DT_BF16, 72, 16, true);
     add_previous(s, DT_FP32, DT_BF16, 36);
     add_previous(s, DT_BF16, DT_BF16, 1032);
     add_previous(s, DT_FP16, DT_FP32, 130);
