@@ -47,7 +47,7 @@ local function ignore(config, ...)
   for _, name in ipairs { ... } do config:value(name) end
 end
 
--- Bounds of the time step, nil: none. transformers 5 writes infinity as an object.
+-- Bounds of the time step, nil: none. Infinity is an object in files of transformers 5, and else the largest number there is.
 local function time_steps(config)
   local list = config:value("time_step_limit")
   if list == nil then return nil, nil end
@@ -56,7 +56,7 @@ local function time_steps(config)
   if not math.type(low) or not math.type(high) or low < 0 or high <= low then
     config:refuse("time_step_limit", "a list of two numbers, 0 or more and a larger one")
   end
-  return low > 0 and low or nil, high < math.huge and high or nil
+  return low > 0 and low or nil, high < 1e300 and high or nil
 end
 
 -- Mamba's fields as Bamba has them. inner: elements of all heads
@@ -243,7 +243,7 @@ return {
       mixers(config, c, { mamba = "mamba", linear_attention = "mamba", attention = false, full_attention = false },
              function() return "mamba" end)
       for i = 1, c.layers do c.unrotated[i] = config:value("position_embedding_type") ~= "rope" end
-      config:only("position_embedding_type", "rope, or null: no positions", "rope")
+      config:only("position_embedding_type", "rope, or null or nope: no positions", "rope", "nope")
       local state = false
       for i = 1, c.layers do state = state or c.mixers[i] end
       if state then mamba(config, c, expanded(config, c))
@@ -351,7 +351,7 @@ return {
              "moe_latent_size", "moe_shared_expert_intermediate_size", "moe_shared_expert_overlap", "mtp_layers_block_type",
              "mtp_hybrid_override_pattern", "n_group", "n_routed_experts", "n_shared_experts", "norm_topk_prob", "num_experts_per_tok",
              "num_logits_to_keep", "num_nextn_predict_layers", "rescale_prenorm_residual", "residual_in_fp32",
-             "routed_scaling_factor", "time_step_floor", "time_step_limit", "time_step_max", "topk_group", "use_mamba_kernels",
+             "routed_scaling_factor", "time_step_floor", "time_step_limit", "time_step_max", "time_step_rank", "topk_group", "use_mamba_kernels",
              "num_query_groups", "rms_norm_eps")
     end,
   },
@@ -375,8 +375,9 @@ return {
       local before = setmetatable({
         attention_norm = "attention_layer_norm", ffn_norm = "feedforward_layer_norm", after_attention = false, after_ffn = false,
       }, { __index = c.names })
-      local at = hf.rope_object(config)                             -- a theta of null: no RoPE
-      local turned = not (at and at.values.rope_theta ~= nil and at:value("rope_theta") == nil)
+      local at = hf.rope_object(config)
+      at = at and at.values.rope_theta ~= nil and at or config
+      local turned = at.values.rope_theta == nil or at:value("rope_theta") ~= nil -- null: no RoPE
       c.own = {}
       for i = 1, c.layers do
         c.own[i] = c.mixers[i] and { names = before } or {}

@@ -117,6 +117,15 @@ DELTA = dict(linear_key_head_dim=16, linear_value_head_dim=24, linear_num_key_he
 SSM = dict(mamba_n_heads=6, mamba_d_head=16, mamba_d_state=24, mamba_n_groups=2)
 LINEAR = ["linear_attention", "full_attention"]
 
+# fields of its first weights
+OLMO_HYBRID = ["linear_a_log_max", "linear_a_log_min", "linear_dt_init_floor", "linear_dt_max", "linear_dt_min"]
+
+
+def taps(layers, width, **rows):
+    """OLMo Hybrid's three convolutions as its files have them; the class writes one of them in three equal parts."""
+    return {f"model.layers.{i}.linear_attn.{of}_conv1d.weight": [n, 1, width] for i in layers for of, n in rows.items()}
+
+
 NULL = object()
 
 # name: class, settings, changes of config.json (None: the field is removed; NULL: it is null), fields that others turn off
@@ -945,12 +954,14 @@ CASES = {
                           "num_hidden_layers": 3, **without("layer_norm_epsilon")}),
     "olmo-hybrid": ("OlmoHybrid", dict(SIZES, num_key_value_heads=1, num_hidden_layers=3, **DELTA, rms_norm_eps=1e-3, attention_bias=True,
                                        linear_conv_kernel_dim=3, **rope(3e3),
-                                       layer_types=["linear_attention", "full_attention", "linear_attention"]), {}),
+                                       layer_types=["linear_attention", "full_attention", "linear_attention"]), {},
+                    OLMO_HYBRID, PROMPTS, {}, taps((0, 2), 3, q=32, k=32, v=144)),
     "olmo-hybrid-plain": ("OlmoHybrid", dict(SIZES, hidden_size=64, num_attention_heads=2, linear_allow_neg_eigval=False,
                                              tie_word_embeddings=True, layer_types=LINEAR),
                           {"rope_parameters": {"rope_theta": None, "rope_type": "default"},
                            **without("rms_norm_eps", "num_key_value_heads", "linear_num_key_heads", "linear_num_value_heads",
-                                     "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim")}),
+                                     "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim")},
+                          OLMO_HYBRID, PROMPTS, {}, taps((0,), 4, q=48, k=48, v=96)),
 }
 
 
