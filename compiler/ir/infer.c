@@ -465,6 +465,7 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
     case OP_RANK_SLICE: return infer_rank_slice(q, out);
     case OP_CACHE:
     case OP_CROSS_CACHE: return infer_cache(q, out);
+    case OP_RECUR: return infer_recur(q, out);
     case OP_ATTEND: return infer_attend(q, out);
     case OP_ATTEND_PAGED: return infer_attend_paged(q, out);
     case OP_APPEND: return infer_append(q, out);

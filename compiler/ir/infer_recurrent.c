@@ -17,3 +17,50 @@ bool infer_convolve(const Query *q, Shape *out)
     *out = x;
     return !q->args[2] || want_vector(q, 2, columns);
 }
+
+/* Elements of a head of argument i: what kernels keep in registers. */
+static bool want_head_size(const Query *q, int i)
+{
+    const int64_t n = size(shape_of(q, i), 2);
+
+    return (n % 8 == 0 && n >= 16 && n <= 256) ||
+           diag_error(q->d, q->loc, "recur: %s is %s, its heads must have a multiple of 8 from 16 to 256 elements",
+                      arg_name(q, i), text_of(q, i));
+}
+
+/* Argument i must be an activation with a number for each head of v. */
+static bool want_for_heads(const Query *q, int i)
+{
+    const Shape s = shape_of(q, i);
+    const int64_t heads = size(shape_of(q, 2), 1);
+
+    if (!want_activation(q, i))
+        return false;
+    return (s.rank == 2 && s.dim[0].kind == DIM_T && size(s, 1) == heads) ||
+           diag_error(q->d, q->loc, "recur: %s is %s, it must be [T,%lld], a number for each head of v", arg_name(q, i),
+                      text_of(q, i), (long long)heads);
+}
+
+bool infer_recur(const Query *q, Shape *out)
+{
+    const double unit = ir_float(q->attrs, "unit"), low = ir_float(q->attrs, "low"), high = ir_float(q->attrs, "high");
+
+    for (int i = 0; i < 3; i++)
+        if (!want_heads(q, i) || !want_head_size(q, i))
+            return false;
+    if (!want_same(q, 0, 1) || !want_range(q, "layer", 0, 1 << 20))
+        return false;
+    if (size(shape_of(q, 2), 1) % size(shape_of(q, 0), 1))
+        return diag_error(q->d, q->loc, "recur: q is %s, v is %s: the heads of q must divide those of v", text_of(q, 0),
+                          text_of(q, 2));
+    if (!want_for_heads(q, 3) || !want_vector(q, 4, size(shape_of(q, 2), 1)) ||
+        !want_vector(q, 5, size(shape_of(q, 2), 1)) || (q->args[6] && !want_for_heads(q, 6)))
+        return false;
+    if (unit < 0)
+        return diag_error(q->d, q->loc, "recur: unit is %g, it must be 0 or positive", unit);
+    if (low < 0 || (high != 0 && high <= low))
+        return diag_error(q->d, q->loc, "recur: low is %g and high %g: low must be 0 or positive, high above it or 0",
+                          low, high);
+    *out = shape_of(q, 2);
+    return true;
+}

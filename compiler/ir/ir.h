@@ -185,7 +185,7 @@ bool ir_op_attr_named(Op op, const char *name, AttrRule *rule);
 bool ir_op_is_table(Op op);       /* FILL, ALIBI, SINUSOID, ROPE_TABLE: fp32 weights without a tensor */
 bool ir_op_is_weight(Op op);      /* its result is known at compile time: WEIGHT .. ROPE_TABLE, without IDS */
 bool ir_op_is_norm(Op op);        /* LAYERNORM, RMSNORM */
-bool ir_op_is_recurrent(Op op);   /* it keeps a state of all tokens so far: CONVOLVE */
+bool ir_op_is_recurrent(Op op);   /* it keeps a state of all tokens so far: CONVOLVE, RECUR */
 bool ir_op_is_view(Op op);        /* its result is its argument in another shape, in the same memory */
 Id ir_base(const Graph *g, Id v); /* v, or what it is a view of */
 

@@ -53,7 +53,7 @@ bool ir_op_is_weight(Op op)
 
 bool ir_op_is_recurrent(Op op)
 {
-    return op == OP_CONVOLVE;
+    return op == OP_CONVOLVE || op == OP_RECUR;
 }
 
 bool ir_op_is_norm(Op op)

@@ -79,6 +79,7 @@ bool infer_packed(const Query *q, Shape *out); /* attend_packed: attention over 
 
 /* infer_recurrent.c */
 bool infer_convolve(const Query *q, Shape *out);
+bool infer_recur(const Query *q, Shape *out);
 
 /* infer_parallel.c */
 bool infer_part(const Query *q, Shape *out);

@@ -111,8 +111,14 @@ static bool add_recurrent(const Lower *l, Diag *d)
         FtxCache *c = arena_push(l->keep, l->plan->caches);
 
         *c = (FtxCache){.kv_heads = 1, .type = DT_FP32, .recurrent = 1};
-        c->k_dim = (uint32_t)ir_value(l->g, v->args[1])->shape.dim[1].n - 1;
-        c->v_dim = (uint32_t)v->shape.dim[1].n;
+        if (v->op == OP_RECUR) {
+            c->kv_heads = (uint32_t)v->shape.dim[1].n;
+            c->k_dim = (uint32_t)ir_value(l->g, v->args[0])->shape.dim[2].n;
+            c->v_dim = (uint32_t)v->shape.dim[2].n;
+        } else {
+            c->k_dim = (uint32_t)ir_value(l->g, v->args[1])->shape.dim[1].n - 1;
+            c->v_dim = (uint32_t)v->shape.dim[1].n;
+        }
         layer++;
     }
     return true;

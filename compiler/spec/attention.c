@@ -187,20 +187,6 @@ static int nn_convolve(lua_State *L)
     return value_push(L, value_add(L, OP_CONVOLVE, x, w, b, &attrs));
 }
 
-/* A weight among the options, or 0. */
-static Id option_value(lua_State *L, int i, const char *name, const char *who)
-{
-    Id id;
-
-    if (!lua_istable(L, i))
-        return 0;
-    lua_getfield(L, i, name);
-    lua_pushfstring(L, "%s: %s", who, name);
-    id = value_maybe(L, -2, lua_tostring(L, -1));
-    lua_pop(L, 2);
-    return id;
-}
-
 /* The options at i, and the op. args: q, k and v. names: the options that this function has. */
 static int add_attend(lua_State *L, int i, const char *who, const char *names, const char *scope, Id args[IR_MAX_ARGS],
                       Attrs *attrs)
@@ -226,11 +212,11 @@ static int add_attend(lua_State *L, int i, const char *who, const char *names, c
         tail = arg_option_count(L, i, "tail", 0, MAX_SIZE, 0, who);
         lua_pop(L, 3);
     }
-    args[3] = option_value(L, i, "bias", who);
-    args[4] = option_value(L, i, "slopes", who);
-    args[5] = option_value(L, i, "sinks", who);
-    args[6] = option_value(L, i, "by_query", who);
-    args[7] = option_value(L, i, "by_key", who);
+    args[3] = value_option(L, i, "bias", who);
+    args[4] = value_option(L, i, "slopes", who);
+    args[5] = value_option(L, i, "sinks", who);
+    args[6] = value_option(L, i, "by_query", who);
+    args[7] = value_option(L, i, "by_key", who);
     attrs_float(attrs, "scale", scale);
     if (strcmp(scope, "causal") != 0)
         attrs_word(attrs, "scope", scope);

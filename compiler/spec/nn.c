@@ -572,6 +572,7 @@ int nn_open(lua_State *L)
     value_open(L, operators);
     luaL_newlib(L, functions);
     luaL_setfuncs(L, nn_attention, 0);
+    luaL_setfuncs(L, nn_recurrent, 0);
     luaL_setfuncs(L, nn_mixtures, 0);
     sandbox_strict(L, "nn");
     return 1;

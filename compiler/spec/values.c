@@ -28,6 +28,19 @@ Id value_maybe(lua_State *L, int i, const char *what)
     return lua_toboolean(L, i) ? nn_value(L, i, what) : 0;
 }
 
+Id value_option(lua_State *L, int i, const char *name, const char *who)
+{
+    Id id;
+
+    if (!lua_istable(L, i))
+        return 0;
+    lua_getfield(L, i, name);
+    lua_pushfstring(L, "%s: %s", who, name);
+    id = value_maybe(L, -2, lua_tostring(L, -1));
+    lua_pop(L, 2);
+    return id;
+}
+
 int value_push(lua_State *L, Id id)
 {
     Node *n = lua_newuserdatauv(L, sizeof *n, 0);

@@ -16,6 +16,8 @@ void attrs_word(Attrs *a, const char *name, const char *s);
 
 /* As nn_value, but 0 for nil and for false, so that `c.bias and nn.weight(...)` can be passed on. */
 Id value_maybe(lua_State *L, int i, const char *what);
+/* The value in a field of the options at i, or 0. */
+Id value_option(lua_State *L, int i, const char *name, const char *who);
 int value_push(lua_State *L, Id id); /* the result of a builtin; returns 1 */
 Value *value_at(lua_State *L, Id id);
 
@@ -28,6 +30,7 @@ Id value_add_shaped(lua_State *L, Op op, const Id args[IR_MAX_ARGS], const Attrs
 void value_open(lua_State *L, const luaL_Reg *operators); /* makes the metatable */
 
 extern const luaL_Reg nn_attention[]; /* attention.c: the functions of nn.* about attention */
+extern const luaL_Reg nn_recurrent[]; /* recurrent.c: those with a state of fixed size */
 extern const luaL_Reg nn_mixtures[];  /* experts.c: those about experts */
 
 /* The weight of this name, or 0: a name that is used twice is one weight. */

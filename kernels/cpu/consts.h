@@ -474,6 +474,17 @@ enum {
 };
 
 enum {
+    RECUR_H,
+    RECUR_G,
+    RECUR_K,
+    RECUR_V,
+    RECUR_UNIT, /* cpu_number */
+    RECUR_SCALE, /* cpu_number */
+    RECUR_LOW, /* cpu_number */
+    RECUR_HIGH, /* cpu_number */
+};
+
+enum {
     ALL_REDUCE_C,
     ALL_REDUCE_ROWS_S,
 };

@@ -107,6 +107,15 @@ bool ref_norm_in_order(const char *order, RefTensor x, RefTensor g, RefTensor b,
 /* y[t,h,:] = w[h*N ..][N,K] x[t,h,:]; x [T,H,K] */
 void ref_head_linear(RefTensor x, RefTensor w, int T, int H, int N, int K, float *y);
 
+/* recur as ops.def has it: q, k [T,G,K], v [T,H,V], a and beta [T,H], rate and shift [H]; beta may be absent, high 0: no limit.
+ * state [slots][H][K][V]: read where the row has tokens before these, written. y [T,H,V] */
+typedef struct RefRecur {
+    RefTensor q, k, v, a, rate, shift, beta;
+    int G, H, K, V; /* K <= 256 */
+    double unit, scale, low, high;
+} RefRecur;
+void ref_recur(const RefRecur *r, const FtxRow *rows, int S, float *state, float *y);
+
 /* y[s,:] = x[last token of row s,:] */
 void ref_select_last(RefTensor x, const FtxRow *rows, int S, int C, float *y);
 

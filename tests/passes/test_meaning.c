@@ -437,6 +437,7 @@ static void compute(Machine *m, Id id)
     case OP_RANK_SLICE:
     case OP_ROUTE_WEIGHTS:
     case OP_HEAD_LINEAR:
+    case OP_RECUR:
     case OP_SLICE_HEADS:
     case OP_JOIN_PARTS:
     case OP_ROUTE:

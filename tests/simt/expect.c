@@ -226,6 +226,29 @@ static void select_id(const Scene *s, int64_t id, RefTensor x, int C, float *y)
     }
 }
 
+/* a: the arguments of v. */
+static void recur(const Scene *s, const Value *v, const RefTensor *a, float *state, float *y)
+{
+    const Shape k = ir_value(s->u->g, v->args[0])->shape;
+    const RefRecur r = {.q = a[0],
+                        .k = a[1],
+                        .v = a[2],
+                        .a = a[3],
+                        .rate = a[4],
+                        .shift = a[5],
+                        .beta = a[6],
+                        .G = (int)k.dim[1].n,
+                        .H = (int)v->shape.dim[1].n,
+                        .K = (int)k.dim[2].n,
+                        .V = (int)v->shape.dim[2].n,
+                        .unit = ir_float(v, "unit"),
+                        .scale = ir_float(v, "scale"),
+                        .low = ir_float(v, "low"),
+                        .high = ir_float(v, "high")};
+
+    ref_recur(&r, s->rows, s->S, state, y);
+}
+
 static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
 {
     const Graph *g = s->u->g;
@@ -305,6 +328,7 @@ static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
         ref_neighbours(a[0], s->rows, s->S, C / (int)ir_int(v, "count"), (int)ir_int(v, "from"),
                        (int)ir_int(v, "count"), ir_int(v, "ring") != 0, y);
         break;
+    case OP_RECUR: recur(s, v, a, w->recurrent, y); break;
     case OP_CONVOLVE:
         ref_convolve(a[0], a[1], a[2], s->rows, s->S, C, (int)ir_value(s->u->g, v->args[1])->shape.dim[1].n,
                      w->recurrent, y);

@@ -6,7 +6,8 @@
  *   codes.c          attention over a cache of codes
  *   mixtures.c       routers and experts
  *   orders.c         the order of sums, bit for bit
- *   quantised.c      products with quantised weights */
+ *   quantised.c      products with quantised weights
+ *   recurrences.c    linear recurrences */
 #ifndef SIMT_KERNELS_H
 #define SIMT_KERNELS_H
 
@@ -58,6 +59,9 @@ void quantised_hopper(void **state);
 void quantised_digits(void **state);
 void quantised_fp8(void **state);
 void fp8_by_fp8(void **state);
+
+/* recurrences.c */
+void recurrences(void **state);
 
 static const DType types[] = {DT_FP32, DT_FP16, DT_BF16};
 

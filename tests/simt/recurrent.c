@@ -9,6 +9,8 @@ size_t unit_recurrent(const Unit *u)
     for (uint32_t i = 0; i < u->b.n_covered; i++) {
         const Value *v = ir_value(u->g, u->b.covered[i]);
 
+        if (v->op == OP_RECUR) /* [H,K,V] */
+            return (size_t)(ir_value(u->g, v->args[0])->shape.dim[2].n * v->shape.dim[1].n * v->shape.dim[2].n);
         if (v->op == OP_CONVOLVE)
             return (size_t)((ir_value(u->g, v->args[1])->shape.dim[1].n - 1) * v->shape.dim[1].n);
     }

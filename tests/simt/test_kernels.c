@@ -790,7 +790,8 @@ int main(int n, char **words)
                                        cmocka_unit_test(quantised_digits),
                                        cmocka_unit_test(fp8_by_fp8),
                                        cmocka_unit_test(inside),
-                                       cmocka_unit_test(attention_of_normed_heads)};
+                                       cmocka_unit_test(attention_of_normed_heads),
+                                       cmocka_unit_test(recurrences)};
 
     wide = n > 1 && strcmp(words[1], "long") == 0;
     if (n > 2)

@@ -26,6 +26,7 @@ float sqrtf(float);
 float expf(float);
 float exp2f(float);
 float logf(float);
+float log1pf(float);
 float powf(float, float);
 float log2f(float);
 float tanhf(float);

@@ -1,0 +1,63 @@
+/* recurrences.c - linear recurrences: a state for each sequence and head, which every token changes. */
+#include "kernels.h"
+
+typedef struct Recurrence {
+    DType t;
+    int G, H, K, V;
+    bool delta;        /* with beta */
+    const char *attrs; /* of the op, but its layer */
+    int rows;          /* of a decode step; 0: prompts, chunks of prompts and single tokens */
+    const char *target;
+} Recurrence;
+
+static void add_recurrence(Suite *s, const Recurrence *r)
+{
+    static const int mixed[][2] = {{1, 9}, {1, 1}, {40, 40}, {3, 20}, {1, 5}, {5, 5}};
+    const char *t = dtype_name(r->t);
+    Ir g = begin();
+    Case c = {.target = r->target};
+    char beta[16] = "-", name[200];
+    const int q =
+        add(&g, "split_heads %%%d {heads=%d} : [T,%d,%d] %s", input(&g, r->G * r->K, r->t), r->G, r->G, r->K, t);
+    const int k =
+        add(&g, "split_heads %%%d {heads=%d} : [T,%d,%d] %s", input(&g, r->G * r->K, r->t), r->G, r->G, r->K, t);
+    const int v =
+        add(&g, "split_heads %%%d {heads=%d} : [T,%d,%d] %s", input(&g, r->H * r->V, r->t), r->H, r->H, r->V, t);
+    const int a = input(&g, r->H, r->t);
+    const int rate = weight(&g, "r", r->H, 0, DT_FP32), shift = weight(&g, "d", r->H, 0, DT_FP32);
+
+    if (r->delta)
+        snprintf(beta, sizeof beta, "%%%d", input(&g, r->H, r->t));
+    add(&g, "recur %%%d %%%d %%%d %%%d %%%d %%%d %s {layer=0%s} : [T,%d,%d] %s", q, k, v, a, rate, shift, beta,
+        r->attrs, r->H, r->V, t);
+    if (r->rows)
+        decode_step(&c, r->rows);
+    else
+        set_rows(&c, (int)LEN(mixed), 2, mixed);
+    snprintf(name, sizeof name, "recur %s G=%d H=%d K=%d V=%d%s%s rows=%d", t, r->G, r->H, r->K, r->V,
+             r->delta ? " delta" : "", r->attrs, r->rows);
+    take(s, &g, &c, name);
+}
+
+/* Heads that share keys and heads that do not, columns that no block fills, decays within limits. */
+void recurrences(void **state)
+{
+    static const Recurrence some[] = {
+        {DT_FP32, 1, 1, 16, 16, false, "", 0, "sm_90a"},
+        {DT_FP32, 2, 4, 24, 40, true, " unit=1e-6 scale=0.2", 0, "sm_80"},
+        {DT_BF16, 2, 6, 128, 24, true, " unit=1e-6 scale=0.0883883", 0, "sm_90a"},
+        {DT_BF16, 1, 3, 64, 16, false, " low=0.3 high=0.9", 0, "sm_80"},
+        {DT_FP16, 1, 2, 256, 16, true, " unit=1e-6", 0, "sm_90a"},
+        {DT_FP16, 3, 3, 40, 32, false, " high=0.5 scale=0.5", 7, "sm_90a"},
+        {DT_BF16, 1, 2, 16, 16, true, " scale=0.3", 5, "sm_90a"},
+    };
+    Suite *s = open_suite("recurrences");
+
+    (void)state;
+    for (size_t i = 0; i < LEN(some); i++)
+        add_recurrence(s, &some[i]);
+    for (int i = 0; i < 3 && wide; i++)
+        for (int delta = 0; delta < 2; delta++)
+            add_recurrence(s, &(Recurrence){types[i], 2, 4, 128, 128, delta != 0, " unit=1e-6", 0, "sm_90a"});
+    finish(s, 51);
+}
