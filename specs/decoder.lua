@@ -300,7 +300,9 @@ local function layer(c, h, i, inputs)                               -- h [T, D]
   if c.own[i + 1] then c = setmetatable(c.own[i + 1], { __index = c }) end
   local n, name = c.names, c.names.layers .. i .. "."
   if c.only[i + 1] == "mixer" then return h + mixer(c, norm(c, h, name .. n.attention_norm), name, i) end
-  if c.only[i + 1] == "ffn" then return h + feed_forward(c, norm(c, h, name .. n.ffn_norm), name) end
+  local dense = not c.experts.count or (c.experts.dense and c.experts.dense[i + 1])
+  local ffn = dense and feed_forward or mixture
+  if c.only[i + 1] == "ffn" then return h + ffn(c, norm(c, h, name .. n.ffn_norm), name) end
   local x = n.attention_norm and norm(c, h, name .. n.attention_norm) or h
   local y = mixer(c, x, name, i)
   if n.after_attention then y = norm(c, y, name .. n.after_attention) end
@@ -308,8 +310,7 @@ local function layer(c, h, i, inputs)                               -- h [T, D]
   if n.attention_sum_norm then sum = norm(c, sum, name .. n.attention_sum_norm) end
   if not c.parallel then x = sum end
   if n.ffn_norm then x = norm(c, c.parallel and h or sum, name .. n.ffn_norm) end
-  local dense = not c.experts.count or (c.experts.dense and c.experts.dense[i + 1])
-  y = (dense and feed_forward or mixture)(c, x, name)
+  y = ffn(c, x, name)
   if n.after_ffn then y = norm(c, y, name .. n.after_ffn) end
   if c.normed_residual > 0 then sum = c.normed_residual * x end
   h = sum + c.residual_scale * y

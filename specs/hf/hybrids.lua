@@ -151,7 +151,8 @@ local gated_shared = {
 }
 
 -- Layers of Nemotron-H have one part each: by a list of words, or letters of a pattern.
-local nemotron_parts = { linear_attention = "mamba", mamba = "mamba", full_attention = false, attention = false, mlp = "mlp" }
+local nemotron_parts = { linear_attention = "mamba", mamba = "mamba", full_attention = false, attention = false, mlp = "mlp",
+                         moe = "moe" }
 local nemotron_letters = { M = "linear_attention", ["*"] = "full_attention", ["-"] = "mlp", E = "moe" }
 
 local function nemotron_layers(config)
@@ -163,9 +164,22 @@ local function nemotron_layers(config)
   end
   if type(list) ~= "table" or #list == 0 then config:refuse(key, "a list of the layers' parts") end
   for _, word in ipairs(list) do
-    if nemotron_parts[word] == nil then config:refuse(key, "of mamba, attention and mlp; layers with experts are not computed") end
+    if nemotron_parts[word] == nil then config:refuse(key, "of mamba, attention, mlp and moe") end
   end
   return list
+end
+
+-- Experts without gates, beside a shared one; between two products that make them narrower, or not.
+local function nemotron_experts(config, c)
+  local count, width = config:count("n_routed_experts", 1, 1024, 8), config:value("moe_latent_size")
+  local groups = config:count("n_group", 1, count, 1)
+  return {
+    count = count, k = config:count("num_experts_per_tok", 1, count, 2), ffn = config:count("moe_intermediate_size", 1, 2 ^ 20, 7688),
+    shared = config:count("moe_shared_expert_intermediate_size", 1, 2 ^ 20, 7688), shared_bias = c.ffn_bias,
+    width = width and config:count("moe_latent_size", 1, 2 ^ 17), scale = config:number("routed_scaling_factor", 1e-6, 1e6, 1.0),
+    groups = groups, groups_kept = config:count("topk_group", 1, groups, 1), score = "sigmoid", group_by = "sum2",
+    choice_bias = true, renorm = config:flag("norm_topk_prob", true), dense = {},
+  }
 end
 
 return {
@@ -320,16 +334,22 @@ return {
       q = "mixer.q_proj", k = "mixer.k_proj", v = "mixer.v_proj", out = "mixer.o_proj", up = "mixer.up_proj",
       down = "mixer.down_proj", mamba_in = "mixer.in_proj", mamba_conv = "mixer.conv1d", mamba_rate = "mixer.A_log",
       mamba_shift = "mixer.dt_bias", mamba_skip = "mixer.D", mamba_norm = "mixer.norm.weight", mamba_out = "mixer.out_proj",
+      router = "mixer.gate", router_choice = "mixer.gate.e_score_correction_bias", expert_up = "mixer.experts.*.up_proj",
+      expert_down = "mixer.experts.*.down_proj", shared_up = "mixer.shared_experts.up_proj",
+      shared_down = "mixer.shared_experts.down_proj", expert_in = "mixer.fc1_latent_proj", expert_out = "mixer.fc2_latent_proj",
     },
     before = function(config) config.values.num_hidden_layers = #nemotron_layers(config) end, -- whatever that field says
     set = function(config, c)
       local function older(name, key) return config.values[name] ~= nil and name or key end
       nn.checkpoint { prefixes = { "backbone." } }                  -- in place of "model."
+      c.ffn_bias = config:flag("mlp_bias", false)
       c.mixers, c.only = {}, {}
       for i, word in ipairs(nemotron_layers(config)) do
         local part = nemotron_parts[word]
-        c.mixers[i], c.only[i], c.unrotated[i] = part == "mamba" and part, part == "mlp" and "ffn" or "mixer", true
+        c.mixers[i], c.only[i], c.unrotated[i] = part == "mamba" and part, (part == "mlp" or part == "moe") and "ffn" or "mixer", true
+        if part == "moe" then c.experts = c.experts or nemotron_experts(config, c) end
       end
+      for i, word in ipairs(c.experts and nemotron_layers(config) or {}) do c.experts.dense[i] = word ~= "moe" end
       local heads, bias = config:count("mamba_num_heads", 1, 2 ^ 16, 128), config:flag("use_bias", false)
       c.mamba = {
         heads = heads, head_dim = config:count("mamba_head_dim", 1, 65536, 64),
@@ -340,7 +360,6 @@ return {
       }
       local low = config:number(older("mamba_dt_min", "time_step_min"), 0, 1e6, 0.001)
       c.mamba.low = low > 0 and low or nil
-      c.ffn_bias = config:flag("mlp_bias", false)
       c.left_out = { "mtp." }
       if c.tie_embeddings then config:refuse("tie_word_embeddings", "false: the class does not read it") end
       config:only("attention_bias", "false: the class does not read it", false)
@@ -372,6 +391,9 @@ return {
       delta(config, c, { k_heads = c.heads, v_heads = c.heads, eps = 1e-5 })
       c.delta.doubled = config:flag("linear_allow_neg_eigval", true)
       fields.same_bias(config, c, "attention_bias")
+      nn.checkpoint { renamed = {                                   -- as some versions of transformers write them
+        "post_attention_layernorm.weight", "feedforward_layer_norm.weight", "feedforward_layer_norm.weight",
+        "post_attention_layernorm.weight", "attention_layer_norm.weight", "input_layernorm.weight" } }
       local before = setmetatable({
         attention_norm = "attention_layer_norm", ffn_norm = "feedforward_layer_norm", after_attention = false, after_ffn = false,
       }, { __index = c.names })
