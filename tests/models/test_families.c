@@ -474,7 +474,8 @@ static void sharded(void **state)
         {"phi", 2},          {"qwen3-moe", 2},         {"stablelm", 2},
         {"t5-old", 2},       {"flan-t5", 4},           {"falcon-40b", 2},
         {"gemma4", 2},       {"gemma3n-plain", 2},     {"baichuan2-13b", 2},
-        {"cohere2-moe", 2},  {"granite-swa-plain", 4},
+        {"cohere2-moe", 2},  {"granite-swa-plain", 4}, {"lfm2", 2},
+        {"qwen3-next", 2},   {"qwen3.5", 2},
     };
 
     (void)state;

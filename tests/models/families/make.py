@@ -940,7 +940,7 @@ CASES = {
     "falcon-h1": ("FalconH1", dict(SIZES, num_key_value_heads=1, **SSM, mamba_d_ssm=96, mamba_rms_norm=True, mamba_norm_before_gate=False,
                                    mamba_proj_bias=True, projectors_bias=True, attention_bias=True, mlp_bias=True, **rope(3e3),
                                    rms_norm_eps=1e-3, lm_head_multiplier=0.4, embedding_multiplier=3.0, mlp_multipliers=[0.7, 1.6],
-                                   key_multiplier=0.6, attention_out_multiplier=0.8, attention_in_multiplier=1.7,
+                                   key_multiplier=0.7, attention_out_multiplier=0.8, attention_in_multiplier=1.7,
                                    ssm_multipliers=[0.7, 1.3, 0.8, 1.4, 0.6], ssm_in_multiplier=1.2, ssm_out_multiplier=0.7,
                                    time_step_limit=[0.5, 0.7]), {}, FALCON_H1 + ["mamba_expand"]),
     "falcon-h1-plain": ("FalconH1", dict(SIZES, num_key_value_heads=3, **{**SSM, "mamba_n_groups": 1}, mamba_d_ssm=96, mamba_conv_bias=False,
