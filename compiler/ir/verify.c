@@ -111,10 +111,11 @@ static bool verify_sides(const Graph *g, Diag *d)
         if (g->kind != FTX_MODEL_DECODER && ir_op_is_recurrent(v->op))
             return diag_error(d, v->loc, "%%%u = %s needs a graph of kind decoder", id, ir_op_name(v->op));
         if (g->limits.beams > 1 && ir_op_is_recurrent(v->op))
-            return diag_error(d, v->loc,
-                              "%%%u = %s: beams share what they have in common, and a recurrent state cannot be shared; "
-                              "leave out beams",
-                              id, ir_op_name(v->op));
+            return diag_error(
+                d, v->loc,
+                "%%%u = %s: beams share what they have in common, and a recurrent state cannot be shared; "
+                "leave out beams",
+                id, ir_op_name(v->op));
         if (g->kind == FTX_MODEL_ENCODER && (v->op == OP_CACHE || v->op == OP_APPEND || v->op == OP_SAMPLE))
             return diag_error(d, v->loc, "%%%u = %s cannot stand in an encoder", id, ir_op_name(v->op));
     }

@@ -10,7 +10,8 @@ static double row_at(RefTensor x, const FtxRow *row, int at, const float *state,
     return row->kv_len == row->q_len ? 0.0 : (double)state[(kept + at) * C + c];
 }
 
-void ref_convolve(RefTensor x, RefTensor w, RefTensor b, const FtxRow *rows, int S, int C, int taps, float *state, float *y)
+void ref_convolve(RefTensor x, RefTensor w, RefTensor b, const FtxRow *rows, int S, int C, int taps, float *state,
+                  float *y)
 {
     const int kept = taps - 1;
 

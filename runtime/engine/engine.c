@@ -268,6 +268,7 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
     e->plan = model->plan->head;
     e->api = model->api;
     e->by_role = f->fixed_sums && e->api->asynchronous;
+    e->recurrent = recurrent;
     atomic_init(&e->next_id, 1);
     if (o.overcommit && f->kind == FTX_MODEL_DECODER)
         grow_begin(e);

@@ -324,6 +324,7 @@ struct FtxEngine {
     double landed_at; /* when the last run landed; 0: nothing has run since no request did */
     bool overcommit;  /* FtxOptions */
     bool by_role;     /* FtxFacts.fixed_sums on a GPU: see schedule.c */
+    bool recurrent;   /* a slot has states of all tokens so far: each request computes all of its tokens itself */
     float share;      /* of max_new that a request probably uses (grow.c) */
     float used;       /* of max_new, by those that have ended: the mean, the last ones count more */
     Pace pace;        /* FtxOptions.step_ms */

@@ -450,7 +450,7 @@ static FtxStatus fill_limit(FtxEngine *e, Request *r, const FtxRequest *q, FtxEr
     if (r->beam.width)
         r->n_pages += (uint32_t)(r->beam.width - 1) * beams_lane_pages(e, r);
     /* Each sample feeds the prompt's last token itself: its first new token is drawn from that row. */
-    r->shared_pages = (uint32_t)(r->prompt - 1) / e->facts->kv_block;
+    r->shared_pages = e->recurrent ? 0 : (uint32_t)(r->prompt - 1) / e->facts->kv_block;
     r->all_pages = r->n_pages + (r->together - 1) * (r->n_pages - r->shared_pages);
     if (r->all_pages > e->pages.all)
         return ftx_fail(err, FTX_EFULL,

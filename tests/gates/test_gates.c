@@ -522,6 +522,7 @@ static int open_all(void **state)
     gate.models.at[gate.models.n - 1].only = "sm_90a";
     add(&gate, "specs/fable.lua", "precision.kv=int8", SOME, false);
     add(&gate, "tests/models/inside/wide.lua", NULL, EVERYWHERE, false);
+    add(&gate, "tests/models/recurrent/wide.lua", NULL, EVERYWHERE, false);
     for (int i = 0; i < 35 && gate.all; i++) { /* as many as tests/models/test_odd.c runs */
         add_odd(&gate, false, i);
         if (i < 10)

@@ -341,6 +341,69 @@ static void op_mistakes(void **state)
     }
 }
 
+/* Of a recurrence; the right one is first. */
+static void recurrence_mistakes(void **state)
+{
+    static const char head[] = "graph \"m\"\n"
+                               "limits sequences=2 context=16 tokens=8 kv_block=8 kv_pages=4 logit_bias=0 end_ids=4\n"
+                               "%1 = ids : [T] i32\n"
+                               "%2 = weight {name=\"e\"} : [10,96] none\n"
+                               "%3 = embed %1 %2 : [T,96] none\n"
+                               "%4 = split_heads %3 {heads=2} : [T,2,48] none\n"
+                               "%5 = split_heads %3 {heads=4} : [T,4,24] none\n"
+                               "%6 = split_heads %3 {heads=3} : [T,3,32] none\n"
+                               "%7 = split_heads %3 {heads=12} : [T,12,8] none\n"
+                               "%8 = slice %3 {from=0 count=4} : [T,4] none\n"
+                               "%9 = slice %3 {from=0 count=2} : [T,2] none\n"
+                               "%10 = weight {name=\"r\"} : [4] none\n"
+                               "%11 = weight {name=\"s\"} : [2] none\n"
+                               "%12 = select_last %3 : [S,96] none\n"
+                               "%13 = slice %12 {from=0 count=4} : [S,4] none\n"
+                               "%14 = weight {name=\"l\"} : [272,96] none\n"
+                               "%15 = linear %3 %14 - : [T,272] none\n"
+                               "%16 = split_heads %15 {heads=1} : [T,1,272] none\n"
+                               "%17 = recur ";
+    static const struct {
+        const char *arguments, *message;
+    } rows[] = {
+        {"%4 %4 %5 %8 %10 %10 %8 {layer=0 unit=1e-6 low=0.1 high=0.2}", "the output is %17 = recur"},
+        {"%3 %4 %5 %8 %10 %10 - {layer=0}", "recur: q is [T,96], it must have 3 dimensions"},
+        {"%7 %7 %5 %8 %10 %10 - {layer=0}",
+         "recur: q is [T,12,8], its heads must have a multiple of 8 from 16 to 256 elements"},
+        {"%4 %4 %16 %8 %10 %10 - {layer=0}", "recur: v is [T,1,272], its heads must have a multiple of 8 from 16"},
+        {"%4 %6 %5 %8 %10 %10 - {layer=0}", "recur: q is [T,2,48], k is [T,3,32]; they must be equal"},
+        {"%6 %6 %5 %8 %10 %10 - {layer=0}",
+         "recur: q is [T,3,32], v is [T,4,24]: the heads of q must divide those of v"},
+        {"%4 %4 %5 %9 %10 %10 - {layer=0}", "recur: a is [T,2], it must be [T,4], a number for each head of v"},
+        {"%4 %4 %5 %13 %10 %10 - {layer=0}", "recur: a is [S,4], it must be [T,4], a number for each head of v"},
+        {"%4 %4 %5 %8 %11 %10 - {layer=0}", "recur: rate is [2], it must be [4]"},
+        {"%4 %4 %5 %8 %10 %8 - {layer=0}", "recur: shift must be a weight, it is the result of slice"},
+        {"%4 %4 %5 %8 %10 %10 %9 {layer=0}", "recur: beta is [T,2], it must be [T,4], a number for each head of v"},
+        {"%4 %4 %5 %8 %10 %10 %10 {layer=0}", "recur: beta must be an activation, it is a weight"},
+        {"%4 %4 %5 %8 %10 %10 - {layer=0 unit=-1}", "recur: unit is -1, it must be 0 or positive"},
+        {"%4 %4 %5 %8 %10 %10 - {layer=0 low=-1}", "recur: low is -1 and high 0: low must be 0 or positive"},
+        {"%4 %4 %5 %8 %10 %10 - {layer=0 low=0.5 high=0.5}",
+         "recur: low is 0.5 and high 0.5: low must be 0 or positive"},
+        {"%4 %4 %5 %8 %10 %10 - {layer=-1}", "recur: layer is -1, it must be 0 to "},
+        {"%4 %4 %5 %8 %10 - - {layer=0}", "recur: shift is missing"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LEN(rows); i++) {
+        char text[2400];
+        Diag d = {0};
+        Graph *g;
+
+        snprintf(text, sizeof text, "%s%s : [T,4,24] none\noutput %%17\n", head, rows[i].arguments);
+        g = ir_parse("m.ir", text, &d);
+        if (g && ir_verify(g, &d))
+            diag_error(&d, (Loc){0}, "the output is %%17 = recur");
+        ir_graph_close(g);
+        if (!strstr(d.text, rows[i].message))
+            fail_msg("%s: \"%s\", expected \"%s\"", rows[i].arguments, d.text, rows[i].message);
+    }
+}
+
 /* Mistakes that the text form cannot express, but a caller of ir_infer can. */
 static void asked(void **state)
 {
@@ -549,10 +612,19 @@ static void table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip),  cmocka_unit_test(mistakes),      cmocka_unit_test(op_mistakes),
-        cmocka_unit_test(asked),       cmocka_unit_test(sweep),         cmocka_unit_test(mangled),
-        cmocka_unit_test(table),       cmocka_unit_test(text_mistakes), cmocka_unit_test(entry),
-        cmocka_unit_test(sweep_roots), cmocka_unit_test(encoder_side),  cmocka_unit_test(many),
+        cmocka_unit_test(round_trip),
+        cmocka_unit_test(mistakes),
+        cmocka_unit_test(op_mistakes),
+        cmocka_unit_test(asked),
+        cmocka_unit_test(sweep),
+        cmocka_unit_test(mangled),
+        cmocka_unit_test(table),
+        cmocka_unit_test(text_mistakes),
+        cmocka_unit_test(entry),
+        cmocka_unit_test(sweep_roots),
+        cmocka_unit_test(encoder_side),
+        cmocka_unit_test(many),
+        cmocka_unit_test(recurrence_mistakes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,6 +46,7 @@ static inline FtxModel *golden_open(const char *spec, const char *name, const ch
     FtxModel *model;
     FtxError err;
 
+    options.random_weights = strstr(extra, "--no-weights") != NULL;
     golden_path(name, path, sizeof path);
     if (!getenv("FTX_TEST_ARTIFACTS")) {
         assert_non_null(ftxc);

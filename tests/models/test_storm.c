@@ -51,6 +51,8 @@ static const struct {
      "-D limits.sequences=4 -D limits.context=24 -D limits.source=16 -D limits.tokens=40 -D kv.block_size=8 "
      "-D decode.width=2",
      10, false},
+    {"tests/models/recurrent.lua", "storm-recurrent", /* a request that is preempted is computed from its beginning */
+     "--no-weights -D limits.context=48 -D limits.tokens=12", 12, true},
     {"tests/models/tiny-bert", "storm-bert", "-D limits.sequences=4 -D limits.context=32 -D limits.tokens=40", 0,
      false},
 };
@@ -77,12 +79,19 @@ static int threads_wanted(void)
     return n ? atoi(n) : 1;
 }
 
-static void open_storm(Storm *s, const char *name, FtxModel *model)
+static size_t model_at(const char *name)
 {
     size_t i = 0;
 
     while (strcmp(models[i].name, name) != 0)
         i++;
+    return i;
+}
+
+static void open_storm(Storm *s, const char *name, FtxModel *model)
+{
+    const size_t i = model_at(name);
+
     storm_open(s, name, model, NULL, models[i].pages, models[i].prefix);
 }
 
@@ -114,8 +123,10 @@ static void *storm_beside(void *user)
 
 static FtxModel *open_model(const char *name)
 {
-    const FtxOptions options = {
-        .size = sizeof(FtxOptions), .device = golden_on_cuda() ? FTX_DEVICE_CUDA : FTX_DEVICE_CPU, .threads = 1};
+    const FtxOptions options = {.size = sizeof(FtxOptions),
+                                .device = golden_on_cuda() ? FTX_DEVICE_CUDA : FTX_DEVICE_CPU,
+                                .threads = 1,
+                                .random_weights = strstr(models[model_at(name)].defines, "--no-weights") != NULL};
     char path[1000];
     FtxModel *model;
     FtxError err;

@@ -342,6 +342,8 @@ static const struct {
     {"runtime/touched/experts.lua", "--no-weights -D precision.weights=bf16 -D precision.compute=bf16", 0},
     {"runtime/touched/experts.lua", "--no-weights -D precision.weights=int8 -D precision.group=32", 0},
     {"runtime/touched/translator.lua", "--no-weights", 0},
+    {"models/recurrent.lua", "--no-weights", 0},
+    {"models/recurrent/recur.lua", "--no-weights -D limits.context=48 -D limits.tokens=16", 0},
     {"models/tiny-bart", "-D limits.sequences=2 -D limits.context=32 -D limits.tokens=32 -D precision.weights=fp16", 0},
 };
 

@@ -40,7 +40,7 @@ typedef struct Scene { /* the host keeps copies of what the kernel may change */
     FtxBeam beams[CASE_ROWS];
     void *cache[2]; /* keys, values before the launch: KV pages, or those of the encoder's output */
     size_t cache_bytes;
-    float *recurrent;  /* states of all slots before the launch; NULL: none */
+    float *recurrent; /* states of all slots before the launch; NULL: none */
     RefTensor *input; /* by value Id: what the kernel reads */
     void *device[FTX_NAMED_COUNT];
     void *matrix[CONTRACT_MAX_ARGS]; /* the matrix of an argument, also if the kernel gets its TMA descriptor */

@@ -115,8 +115,7 @@ static void add_convolve(Suite *s, DType t, DType w, int C, int taps, bool bias)
     const int x = input(&g, C, t), m = weight(&g, "w", C, taps, w);
 
     if (bias)
-        add(&g, "convolve %%%d %%%d %%%d {layer=0} : [T,%d] %s", x, m,
-            weight(&g, "b", C, 0, w), C, dtype_name(t));
+        add(&g, "convolve %%%d %%%d %%%d {layer=0} : [T,%d] %s", x, m, weight(&g, "b", C, 0, w), C, dtype_name(t));
     else
         add(&g, "convolve %%%d %%%d - {layer=0} : [T,%d] %s", x, m, C, dtype_name(t));
     set_rows(&c, 6, 2, (const int[][2]){{1, 1}, {1, 17}, {2, 2}, {3, 30}, {1, 5}, {20, 20}});
