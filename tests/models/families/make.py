@@ -892,7 +892,8 @@ CASES = {
                        ["intermediate_size"]),
     "qwen3-next": ("Qwen3Next", dict(GQA, **DELTA, num_hidden_layers=3, rms_norm_eps=1e-3, num_experts=6, num_experts_per_tok=3,
                                      moe_intermediate_size=20, shared_expert_intermediate_size=36, mlp_only_layers=[1],
-                                     **rope(3e3, 0.5), layer_types=["linear_attention", "full_attention", "linear_attention"]), {}),
+                                     **rope(3e3, 0.5), layer_types=["linear_attention", "full_attention", "linear_attention"]), {},
+                   (), PROMPTS, {}, {"mtp.fc.weight": [56, 112], "mtp.layers.0.input_layernorm.weight": [56]}),
     "qwen3-next-plain": ("Qwen3Next", dict(GQA, num_hidden_layers=2, linear_key_head_dim=32, linear_value_head_dim=16, linear_num_key_heads=3,
                                            linear_num_value_heads=3, linear_conv_kernel_dim=3, attention_bias=True, head_dim=64,
                                            num_experts=4, num_experts_per_tok=2, moe_intermediate_size=28, norm_topk_prob=False,
@@ -918,6 +919,15 @@ CASES = {
                                                                    "partial_rotary_factor": 0.25}),
                          vision_config=dict(QWEN_VISION, out_hidden_size=56, num_position_embeddings=16), dtype="float32"),
                     without("text_config.tie_word_embeddings", "text_config.intermediate_size")),
+    "qwen3.5-moe-fused": ("Qwen3_5MoeForConditionalGeneration",
+                          dict(text_config=dict(GQA, **DELTA, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=28, head_dim=32,
+                                                shared_expert_intermediate_size=20, layer_types=LINEAR, tie_word_embeddings=True),
+                               vision_config=dict(QWEN_VISION, out_hidden_size=56, num_position_embeddings=16), dtype="float32",
+                               tie_word_embeddings=True),
+                          without("text_config.rope_parameters", "text_config.intermediate_size", "text_config.tie_word_embeddings"),
+                          (), PROMPTS, {f"model.language_model.layers.{i}.mlp.experts.": None for i in range(2)},
+                          {f"model.language_model.layers.{i}.mlp.experts.{part}": shape for i in range(2)
+                           for part, shape in dict(gate_up_proj=[5, 56, 56], down_proj=[5, 56, 28]).items()}),
     "granite4-h": ("GraniteMoeHybrid", dict(SIZES, num_key_value_heads=1, num_hidden_layers=3, **SSM, mamba_proj_bias=True,
                                             layer_types=["linear_attention", "full_attention", "linear_attention"],
                                             num_local_experts=5, num_experts_per_tok=3, shared_intermediate_size=36,
@@ -1030,7 +1040,8 @@ def class_of(kind, generates=True):
 
 
 def renamed(name, names):
-    return next((new + name[len(old):] for old, new in names.items() if name.startswith(old)), name)
+    """The name in the file; None: the file has other tensors in place of this one."""
+    return next((new and new + name[len(old):] for old, new in names.items() if name.startswith(old)), name)
 
 
 # Scores of these are not scaled down, so a rounded key moves a softmax far: how far the class is from its own logits in 16 bits.
@@ -1062,7 +1073,7 @@ def case(kind, settings, changes, idle=(), prompts=PROMPTS, names={}, more={}, h
     made.save_pretrained(room)
     path = room / "model.safetensors"
     with safe_open(path, "pt") as f:
-        tensors = {renamed(n, names): f.get_tensor(n) for n in f.keys() if not is_table(kind, n)}
+        tensors = {renamed(n, names): f.get_tensor(n) for n in f.keys() if renamed(n, names) and not is_table(kind, n)}
     tensors.update({n: torch.empty(shape) for n, shape in more.items()})
     config = json.loads((room / "config.json").read_text())
     if other:
