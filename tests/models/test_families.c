@@ -764,8 +764,9 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {cmocka_unit_test(planned),         cmocka_unit_test(results),
                                        cmocka_unit_test(heads_left_out),  cmocka_unit_test(states_of_decoders),
                                        cmocka_unit_test(states_of_heads), cmocka_unit_test(sharded),
-                                       cmocka_unit_test(plain_forms),     cmocka_unit_test(in_pieces),       cmocka_unit_test(written),
-                                       cmocka_unit_test(fields),          cmocka_unit_test(other_fields)};
+                                       cmocka_unit_test(plain_forms),     cmocka_unit_test(in_pieces),
+                                       cmocka_unit_test(written),         cmocka_unit_test(fields),
+                                       cmocka_unit_test(other_fields)};
 
     if (argc > 2)
         only = argv[2];

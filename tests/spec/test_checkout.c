@@ -72,7 +72,7 @@ static void test_trained_checkout(void **state)
     "\"vocab_size\": 64, \"hidden_size\": 32, \"num_hidden_layers\": 1, \"intermediate_size\": 48" HEADS \
     ", \"architectures\": [\""
 
-#define HYBRID_LAYERS                                                                                                \
+#define HYBRID_LAYERS \
     "config.json: layer_types must be a list of attention, full_attention, linear_attention, mamba, one for each " \
     "layer, got a list or an object"
 

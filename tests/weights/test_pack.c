@@ -107,10 +107,10 @@ static void test_ops(void **state)
 
     id = add_value(g, OP_REPEAT, a, 0, 0, 12, 2);
     ir_attr_int(g, id, "times", 3);
-    elements_are(&f, id,
-                 (float[]){0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3, 4, 5, 4, 5, 4, 5, 6, 7, 6, 7, 6, 7}, 24);
-    elements_are(&f, add_value(g, OP_CONCAT, id, a, 0, 16, 2),
-                 (float[]){0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3, 4, 5, 4, 5, 4, 5, 6, 7, 6, 7, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7}, 32);
+    elements_are(&f, id, (float[]){0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3, 4, 5, 4, 5, 4, 5, 6, 7, 6, 7, 6, 7}, 24);
+    elements_are(
+        &f, add_value(g, OP_CONCAT, id, a, 0, 16, 2),
+        (float[]){0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3, 4, 5, 4, 5, 4, 5, 6, 7, 6, 7, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7}, 32);
     id = add_value(g, OP_REPEAT, v, 0, 0, 8, 0);
     ir_attr_int(g, id, "times", 2);
     elements_are(&f, id, (float[]){20, 20, 21, 21, 22, 22, 23, 23}, 8);
