@@ -290,8 +290,8 @@ return {
       mamba(config, c, expanded(config, c))
       fields.same_bias(config, c, "attention_bias")
       c.ffn_bias = config:flag("mlp_bias", false)
-      if c.rope.dim ~= c.head_dim // 2 then config:refuse("partial_rotary_factor", "0.5: the class has no other") end
-      config:only("attn_rotary_emb", "half of head_dim, " .. c.rope.dim, c.rope.dim)
+      config:only("partial_rotary_factor", "0.5: the class reads another only in rope_parameters", 0.5)
+      config:only("attn_rotary_emb", "the rotated part of head_dim, " .. c.rope.dim, c.rope.dim)
       ignore(config, "num_logits_to_keep", "z_loss_coefficient")
     end,
   },

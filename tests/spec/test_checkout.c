@@ -121,7 +121,7 @@ static void test_checkout_mistakes(void **state)
         {"{" MIXTURE "Qwen3_5ForCausalLM\"], \"linear_num_value_heads\": 24}", NULL,
          "config.json: linear_num_value_heads must be a multiple of linear_num_key_heads 16, got 24"},
         {"{" MIXTURE "BambaForCausalLM\"], \"mamba_n_heads\": 4, \"partial_rotary_factor\": 1.0}", NULL,
-         "config.json: partial_rotary_factor must be 0.5: the class has no other, got 1.0"},
+         "config.json: partial_rotary_factor must be 0.5: the class reads another only in rope_parameters, got 1.0"},
         {"{" MIXTURE "FalconH1ForCausalLM\"], \"mlp_multipliers\": [1.0]}", NULL,
          "config.json: mlp_multipliers must be a list of 2 numbers, got a list or an object"},
         {"{" MIXTURE "NemotronHForCausalLM\"], \"hybrid_override_pattern\": \"MX\"}", NULL,
