@@ -58,6 +58,7 @@ static const ShardRule rules[] = {
     {OP_CACHE, "pp", SPLIT},
     {OP_CROSS_CACHE, "pp", SPLIT},
     {OP_ATTEND, "pppppppp", SPLIT},
+    {OP_RECUR, "ppppppp", SPLIT},
 };
 
 typedef struct Shard {
@@ -111,6 +112,14 @@ static int64_t pieces_of_keys(const Shard *s, int64_t heads)
     return heads < s->ranks ? heads : s->ranks;
 }
 
+/* Each rank has as many heads of values of a recurrence as others, with the keys that they read. */
+static bool recurrence_is_cut(const Shard *s, const Value *v)
+{
+    const int64_t keys = columns_of(s->g, v->args[0]);
+
+    return v->shape.dim[1].n % s->ranks == 0 && (keys == 1 || keys % s->ranks == 0);
+}
+
 static void ask_arguments(Shard *s, Id id)
 {
     const Value *v = ir_value(s->g, id);
@@ -127,6 +136,8 @@ static void ask_arguments(Shard *s, Id id)
             ask(s, v->args[i], i ? 1 : s->ranks, false);
         else if (v->op == OP_ATTEND)
             ask(s, v->args[i], i ? pieces_of_keys(s, columns_of(s->g, v->args[1])) : s->ranks, false);
+        else if (v->op == OP_RECUR && !recurrence_is_cut(s, v))
+            ask(s, v->args[i], 1, false);
         else if (!result && follows && follows->args[i] == 'p')
             ask(s, v->args[i], s->want[id] ? s->want[id] : 1, s->padded[id]);
         else
@@ -204,6 +215,8 @@ static void choose_layout(Shard *s, Id id)
         s->rule[id] = sum;
         return;
     }
+    if (v->op == OP_RECUR && !recurrence_is_cut(s, v))
+        return;
     if (!split || s->whole[id] || id == g->output || id == g->pooled || id == g->states || id == g->entry)
         return;
     if (v->op == OP_ATTEND) {

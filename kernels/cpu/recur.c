@@ -65,13 +65,19 @@ ALWAYS_INLINE void AT(recur_store)(float *p, Vf x, int64_t n)
         vstore_n(p, x, n);
 }
 
-static float AT(recur_dot)(const float *x, const float *y, int64_t n)
+/* q . q, k . k and q . k of n elements. */
+static Quad AT(recur_products)(const float *q, const float *k, int64_t n)
 {
-    Vf sum = {0};
+    Vf queries = {0}, keys = {0}, both = {0};
 
-    for (int64_t i = 0; i < n; i += LANES)
-        sum += AT(recur_load)(x + i, n - i) * AT(recur_load)(y + i, n - i);
-    return vsum(sum);
+    for (int64_t i = 0; i < n; i += LANES) {
+        const Vf a = AT(recur_load)(q + i, n - i), b = AT(recur_load)(k + i, n - i);
+
+        queries += a * a;
+        keys += b * b;
+        both += a * b;
+    }
+    return vsum4(queries, keys, both, both);
 }
 
 static void AT(recur_token)(const CpuCall *c, int64_t t, int64_t h, RecurToken *to)
@@ -82,18 +88,19 @@ static void AT(recur_token)(const CpuCall *c, int64_t t, int64_t h, RecurToken *
     const float *a = c->arg[3], *rate = c->arg[4], *shift = c->arg[5], *beta = c->arg[6];
     const float unit = (float)cpu_number(c, RECUR_UNIT), low = (float)cpu_number(c, RECUR_LOW);
     const float high = (float)cpu_number(c, RECUR_HIGH);
+    const Quad products = AT(recur_products)(q, k, K);
     float dt = fmaxf(recur_softplus(a[t * H + h] + shift[h]), low);
     float by_q = (float)cpu_number(c, RECUR_SCALE), by_k = 1.0f;
 
     if (unit > 0.0f) {
-        by_q /= sqrtf(AT(recur_dot)(q, q, K) + unit);
-        by_k /= sqrtf(AT(recur_dot)(k, k, K) + unit);
+        by_q /= sqrtf(products[0] + unit);
+        by_k /= sqrtf(products[1] + unit);
     }
     for (int64_t i = 0; i < K; i++) {
         to->q[i] = q[i] * by_q;
         to->k[i] = k[i] * by_k;
     }
-    to->both = AT(recur_dot)(to->q, to->k, K);
+    to->both = products[2] * by_q * by_k;
     dt = high > 0.0f ? fminf(dt, high) : dt;
     to->decay = expf(-expf(rate[h]) * dt);
     to->gain = beta ? 1.0f / (1.0f + expf(-beta[t * H + h])) : dt;
@@ -117,8 +124,9 @@ ALWAYS_INLINE void AT(recur_step)(AT(Recur) * r, const RecurToken *token, const 
         if (r->c->arg[6])
             u[m] -= (found[0][m] + found[1][m]) * token->decay;
         u[m] *= token->gain;
-        AT(recur_store)
-        (y + m * LANES, (read[0][m] + read[1][m]) * token->decay + u[m] * token->both, r->columns - m * LANES);
+        const Vf sum = (read[0][m] + read[1][m]) * token->decay + u[m] * token->both;
+
+        AT(recur_store)(y + m * LANES, sum, r->columns - m * LANES);
     }
     for (int64_t i = 0; i < K; i++)
         for (int m = 0; m < RECUR_VECS; m++)
@@ -131,6 +139,8 @@ static void AT(recur_columns)(AT(Recur) * r, const FtxRow *row, int64_t column)
     const CpuCall *c = r->c;
     const int64_t H = c->k[RECUR_H], K = c->k[RECUR_K], V = c->k[RECUR_V];
     float *state = (float *)c->arg[8] + (row->slot * H + r->h) * K * V + column;
+    const float *v = (const float *)c->arg[2] + r->h * V + column;
+    float *y = (float *)c->arg[9] + r->h * V + column;
     RecurToken token;
 
     r->columns = V - column;
@@ -140,9 +150,7 @@ static void AT(recur_columns)(AT(Recur) * r, const FtxRow *row, int64_t column)
                                                    : AT(recur_load)(state + i * V + m * LANES, r->columns - m * LANES);
     for (int64_t t = row->q_start; t < row->q_start + row->q_len; t++) {
         AT(recur_token)(c, t, r->h, &token);
-        AT(recur_step)
-        (r, &token, (const float *)c->arg[2] + (t * H + r->h) * V + column,
-         (float *)c->arg[9] + (t * H + r->h) * V + column);
+        AT(recur_step)(r, &token, v + t * H * V, y + t * H * V);
     }
     for (int64_t i = 0; i < K; i++)
         for (int m = 0; m < RECUR_VECS; m++)

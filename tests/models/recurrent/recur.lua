@@ -7,7 +7,7 @@ local V, D = 67, 48
 local h = nn.embed(nn.ids(), nn.weight("embed", { V, D }))                          -- [T, D]
 
 local function linear(x, name, n) return nn.linear(x, nn.weight(name, { n, nn.width(x) })) end
-local function norm(x, name) return nn.rmsnorm(x, nn.weight(name, { D }), 1e-5) end
+local function norm(x, name) return nn.rmsnorm(x, nn.weight(name .. ".weight", { D }), 1e-5) end
 
 local function delta(x)
   local G, H, K, E = 2, 4, 16, 24
