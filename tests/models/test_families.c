@@ -540,7 +540,7 @@ static void in_pieces(void **state)
 /* The specs in tests/models/written, with the weights of the twin of the same name, give what the class gives. */
 static void written(void **state)
 {
-    static const char *const names[] = {"qwen3", "bloom", "mixtral", "t5", "modernbert", "gemma4"};
+    static const char *const names[] = {"qwen3", "bloom", "mixtral", "t5", "modernbert", "gemma4", "qwen3.5-text"};
     size_t found = 0;
     (void)state;
 

@@ -13,7 +13,8 @@ static void test_checkout_labels(void **state)
     } cases[] = {
         {"", "LABEL_0\nLABEL_1\n", FTX_SCORING_SOFTMAX},
         {", \"id2label\": {\"1\": \"good\", \"0\": \"bad\"}", "bad\ngood\n", FTX_SCORING_SOFTMAX},
-        {", \"id2label\": {\"1\": \"Infinity\", \"0\": \"\\\"Infinity\"}", "\"Infinity\nInfinity\n", FTX_SCORING_SOFTMAX},
+        {", \"id2label\": {\"1\": \"Infinity\", \"0\": \"\\\"Infinity\"}", "\"Infinity\nInfinity\n",
+         FTX_SCORING_SOFTMAX},
         {", \"num_labels\": 1", "LABEL_0\n", FTX_SCORING_SIGMOID},
         {", \"problem_type\": \"multi_label_classification\"", "LABEL_0\nLABEL_1\n", FTX_SCORING_SIGMOID},
         {", \"problem_type\": \"regression\", \"num_labels\": 1", "LABEL_0\n", FTX_SCORING_NONE},

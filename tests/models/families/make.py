@@ -128,11 +128,6 @@ NO_EXPERTS = ["moe_intermediate_size", "moe_latent_size", "moe_shared_expert_int
 OLMO_HYBRID = ["linear_a_log_max", "linear_a_log_min", "linear_dt_init_floor", "linear_dt_max", "linear_dt_min"]
 
 
-def taps(layers, width, **rows):
-    """OLMo Hybrid's three convolutions as its files have them; the class writes one of them in three equal parts."""
-    return {f"model.layers.{i}.linear_attn.{of}_conv1d.weight": [n, 1, width] for i in layers for of, n in rows.items()}
-
-
 NULL = object()
 
 # name: class, settings, changes of config.json (None: the field is removed; NULL: it is null), fields that others turn off
@@ -993,14 +988,14 @@ CASES = {
     "olmo-hybrid": ("OlmoHybrid", dict(SIZES, num_key_value_heads=1, num_hidden_layers=3, **DELTA, rms_norm_eps=1e-3, attention_bias=True,
                                        linear_conv_kernel_dim=3, **rope(3e3),
                                        layer_types=["linear_attention", "full_attention", "linear_attention"]), {},
-                    OLMO_HYBRID, PROMPTS, {"model.layers.1.feedforward_layer_norm": "model.layers.1.post_attention_layernorm"},
-                    taps((0, 2), 3, q=32, k=32, v=144)),  # as published; the class writes the name of the other layers' norm
+                    OLMO_HYBRID, PROMPTS,  # as published; the class writes the name of the other layers' norm
+                    {"model.layers.1.feedforward_layer_norm": "model.layers.1.post_attention_layernorm"}),
     "olmo-hybrid-plain": ("OlmoHybrid", dict(SIZES, hidden_size=64, num_attention_heads=2, linear_allow_neg_eigval=False,
                                              tie_word_embeddings=True, layer_types=LINEAR),
                           {"rope_parameters": {"rope_theta": None, "rope_type": "default"},
                            **without("rms_norm_eps", "num_key_value_heads", "linear_num_key_heads", "linear_num_value_heads",
                                      "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim")},
-                          OLMO_HYBRID, PROMPTS, {}, taps((0,), 4, q=48, k=48, v=96)),
+                          OLMO_HYBRID),
 }
 
 
@@ -1062,6 +1057,15 @@ def away(model, prompt):
     return float(f"{float((got - want).abs().max() / want.abs().max()):.3g}")
 
 
+def split_taps(tensors):
+    """OLMo Hybrid's convolutions of q, k and v as its files have them: the class writes one of them in three equal parts."""
+    for name in [n for n in tensors if n.endswith(".q_conv1d.weight")]:
+        names = [name.replace("q_conv1d", part + "_conv1d") for part in "qkv"]
+        rows = [len(tensors[n.replace("conv1d", "proj")]) for n in names]
+        tensors.update(zip(names, torch.cat([tensors[n] for n in names]).split(rows)))
+    return tensors
+
+
 def is_table(kind, name):
     """Positions that the class computes and saves: ESM's name has a star."""
     return "*" in name or kind.startswith("RoFormer") and name.endswith("embed_positions.weight")
@@ -1080,7 +1084,7 @@ def case(kind, settings, changes, idle=(), prompts=PROMPTS, names={}, more={}, h
     path = room / "model.safetensors"
     with safe_open(path, "pt") as f:
         tensors = {renamed(n, names): f.get_tensor(n) for n in f.keys() if renamed(n, names) and not is_table(kind, n)}
-    tensors.update({n: torch.empty(shape) for n, shape in more.items()})
+    tensors = split_taps(tensors | {n: torch.empty(shape) for n, shape in more.items()})
     config = json.loads((room / "config.json").read_text())
     if other:
         other = other(config)
