@@ -10,6 +10,7 @@ local config = require "lib.config"
 local altup = require "lib.altup"
 local latent = require "lib.latent"
 local mixture = require "lib.mixture"
+local recurrent = require "lib.recurrent"
 
 local fields = {
   vocab = config.count(2, 2 ^ 24),
@@ -21,6 +22,11 @@ local fields = {
   ffn = config.count(1, 2 ^ 20),
   experts = config.options({}),                                     -- see lib/mixture.lua
   latent = config.options({}),                                      -- see lib/latent.lua
+  mixers = config.options({}),                                      -- by layer, in place of attention: conv, delta or mamba of
+                                                                    -- lib/recurrent.lua; "both": mamba and attention, added
+  conv = config.options({}), delta = config.options({}), mamba = config.options({}),
+  beside = config.options({}),                                      -- of "both": factors attention_in, attention_out, mamba_out
+  only = config.options({}),                                        -- by layer its only part: "mixer" or "ffn"; else both
   absorbed = config.flag(true),                                     -- latent attention in the absorbed form, where that is shorter
   own = config.options({}),                                         -- by layer: a table of fields that it has otherwise, and
                                                                     -- shared: the layer (from 0) whose keys and values it reads
@@ -71,6 +77,9 @@ local fields = {
   out_bias = config.flag(false),
   ffn_bias = config.flag(false),
   head_bias = config.flag(false),
+  query_gate = config.flag(false),                                  -- of names.q a head's second half is a gate of its result
+  gate_scale = config.number(0, 2 ^ 20, 1),                         -- of a feed-forward's gate, before the activation
+  ffn_scale = config.number(0, 2 ^ 20, 1),                          -- of its result
   head_unit = config.flag(false),                                   -- rows of the head's matrix are divided by their lengths
   embedding_scale = config.number(0, 2 ^ 20, 1),
   residual_scale = config.number(0, 2 ^ 20, 1),                     -- of what a block adds
@@ -112,13 +121,20 @@ local function norm_of_heads(c, x, name, heads)
   return nn.split_heads(nn.join_heads(nn.layernorm(x, nil, nil, c.norm_eps)) * gain, heads)
 end
 
--- q [T, H*E], k and v [T, G*E]; of a layer that reads those of another one q alone
+-- q [T, H*E], k and v [T, G*E]; of a layer that reads those of another one q alone. With query_gate its gate, too
 local function projections(c, x, name)
   local q, kv, n = c.heads * c.head_dim, c.kv_heads * c.head_dim, c.names
   if c.shared then return project(x, name .. n.q, q, c.qkv_bias) end
   if c.values_of_keys then
     local k = project(x, name .. n.k, kv, c.qkv_bias)
     return project(x, name .. n.q, q, c.qkv_bias), k, k
+  end
+  if c.query_gate then
+    local w, b = weights(name .. n.q, 2 * q, nn.width(x), c.qkv_bias)
+    local function half(from)
+      return nn.linear(x, nn.rows(w, from, c.head_dim, 2 * c.head_dim), b and nn.rows(b, from, c.head_dim, 2 * c.head_dim))
+    end
+    return half(0), project(x, name .. n.k, kv, c.qkv_bias), project(x, name .. n.v, kv, c.qkv_bias), half(c.head_dim)
   end
   if not n.qkv then
     return project(x, name .. n.q, q, c.qkv_bias), project(x, name .. n.k, kv, c.qkv_bias),
@@ -152,7 +168,7 @@ local function rotate_twice(c, x)
 end
 
 local function attention(c, x, name, layer)                         -- x [T, D]
-  local q, k, v = projections(c, x, name)
+  local q, k, v, gate = projections(c, x, name)
   local function normed(of_heads)
     if not c.names.q_norm or c.norm_heads ~= of_heads then return q, k end
     if not of_heads then return norm(c, q, name .. c.names.q_norm), k and norm(c, k, name .. c.names.k_norm) end
@@ -199,6 +215,7 @@ local function attention(c, x, name, layer)                         -- x [T, D]
     y = nn.attend_full(q, k, v, options)
   end
   y = nn.join_heads(y)                                              -- [T, H*E]
+  if gate then y = y * nn.act(gate, "sigmoid") end
   if c.names.attention_gate then y = y * nn.act(project(x, name .. c.names.attention_gate, nn.width(y)), "sigmoid") end
   return project(y, name .. c.names.out, c.hidden, c.out_bias)
 end
@@ -210,6 +227,7 @@ local function feed_forward(c, x, name)                             -- x [T, D]
     y = nn.glu(nn.linear(x, nn.rows(w, 0, c.ffn)), nn.linear(x, nn.rows(w, c.ffn, c.ffn)), c.activation)
   elseif n.gate then
     local gate = project(x, name .. n.gate, c.ffn, c.ffn_bias)
+    if c.gate_scale ~= 1 then gate = c.gate_scale * gate end
     if c.ffn_cut > -64 then                                         -- relu(gate - (mean + ffn_cut * deviation))
       gate = nn.act(nn.layernorm(gate, nil, -c.ffn_cut, 1e-12), "relu") * nn.row_rms(gate, { centred = true })
     end
@@ -220,14 +238,22 @@ local function feed_forward(c, x, name)                             -- x [T, D]
   else
     y = nn.act(project(x, name .. n.up, c.ffn, c.ffn_bias), c.activation)
   end
-  return project(y, name .. n.down, c.hidden, c.ffn_bias)           -- [T, D]
+  y = project(y, name .. n.down, c.hidden, c.ffn_bias)              -- [T, D]
+  return c.ffn_scale ~= 1 and c.ffn_scale * y or y
 end
 
--- n times the one element of the vector w, or the one row of the matrix w.
-local function repeated(w, n)
-  if n == 1 then return w end
-  local half = repeated(w, n // 2)
-  return n % 2 == 1 and nn.concat(half, half, w) or nn.concat(half, half)
+-- Mamba and attention of the same rows.
+local function both(c, x, name, i)
+  local by = c.beside
+  return by.mamba_out * recurrent.mamba(c, x, name) + by.attention_out * attention(c, by.attention_in * x, name, i)
+end
+
+-- Attention, or what stands in its place.
+local function mixer(c, x, name, i)                                 -- x [T, D]
+  local kind = c.mixers[i + 1]
+  if kind == "both" then return both(c, x, name, i) end
+  if kind then return recurrent[kind](c, x, name) end
+  return c.latent.kv and project(latent(c, x, name), name .. c.names.out, c.hidden, c.out_bias) or attention(c, x, name, i)
 end
 
 -- What layers have of the tokens' embeddings, one layer's after another's: [T, layers * layer_width].
@@ -235,7 +261,7 @@ local function layer_inputs(c, h)
   local n, width = c.names, c.layers * c.layer_width
   local rows = nn.weight(n.layer_embedding .. ".weight", { c.layer_rows, width })
   if c.layer_rows < c.vocab then                                    -- further ids have the first row
-    rows = nn.concat(rows, repeated(nn.rows(rows, 0, 1), c.vocab - c.layer_rows))
+    rows = nn.concat(rows, nn.repeat_rows(nn.rows(rows, 0, 1), c.vocab - c.layer_rows))
   end
   local of_ids = nn.embed(nn.ids(), rows)
   local of_h = nn.split_heads(c.hidden ^ -0.5 * project(h, n.layer_projection, width), c.layers)
@@ -273,21 +299,24 @@ end
 local function layer(c, h, i, inputs)                               -- h [T, D]
   if c.own[i + 1] then c = setmetatable(c.own[i + 1], { __index = c }) end
   local n, name = c.names, c.names.layers .. i .. "."
+  if c.only[i + 1] == "mixer" then return h + mixer(c, norm(c, h, name .. n.attention_norm), name, i) end
+  local dense = not c.experts.count or (c.experts.dense and c.experts.dense[i + 1])
+  local ffn = dense and feed_forward or mixture
+  if c.only[i + 1] == "ffn" then return h + ffn(c, norm(c, h, name .. n.ffn_norm), name) end
   local x = n.attention_norm and norm(c, h, name .. n.attention_norm) or h
-  local y = c.latent.kv and project(latent(c, x, name), name .. n.out, c.hidden, c.out_bias) or attention(c, x, name, i)
+  local y = mixer(c, x, name, i)
   if n.after_attention then y = norm(c, y, name .. n.after_attention) end
   local sum = (c.normed_residual > 0 and c.normed_residual * x or h) + c.residual_scale * y
   if n.attention_sum_norm then sum = norm(c, sum, name .. n.attention_sum_norm) end
   if not c.parallel then x = sum end
   if n.ffn_norm then x = norm(c, c.parallel and h or sum, name .. n.ffn_norm) end
-  local dense = not c.experts.count or (c.experts.dense and c.experts.dense[i + 1])
-  y = (dense and feed_forward or mixture)(c, x, name)
+  y = ffn(c, x, name)
   if n.after_ffn then y = norm(c, y, name .. n.after_ffn) end
   if c.normed_residual > 0 then sum = c.normed_residual * x end
   h = sum + c.residual_scale * y
   if n.ffn_sum_norm then h = norm(c, h, name .. n.ffn_sum_norm) end
   if inputs then h = h + of_inputs(c, h, i, inputs) end
-  if n.layer_scalar then h = h * repeated(nn.weight(name .. n.layer_scalar, { 1 }), c.hidden) end
+  if n.layer_scalar then h = h * nn.repeat_rows(nn.weight(name .. n.layer_scalar, { 1 }), c.hidden) end
   return h
 end
 

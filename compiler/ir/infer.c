@@ -98,6 +98,10 @@ static bool infer_weight_op(const Query *q, Shape *out)
             return diag_error(q->d, q->loc, "rows: w is %s, every %lld must divide its rows", text_of(q, 0),
                               (long long)every);
         out->dim[0].n = size(a, 0) / block * get(q, "count");
+    } else if (q->op == OP_REPEAT) {
+        if (!want_range(q, "times", 1, MANY / size(a, 0)))
+            return false;
+        out->dim[0].n *= get(q, "times");
     } else if (q->op == OP_PLUS) {
         return want_rank(q, 0, 1);
     } else if (q->op == OP_UNIT_ROWS) {
@@ -320,6 +324,7 @@ static bool infer(const Query *q, DType type, Shape *out, DType *out_type)
     case OP_INTERLEAVE:
     case OP_PAIRS:
     case OP_ROWS:
+    case OP_REPEAT:
     case OP_PLUS:
     case OP_UNIT_ROWS:
     case OP_NORM_ROWS:

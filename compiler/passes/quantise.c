@@ -113,7 +113,8 @@ static Chosen stored_codes(const Graph *g, Id w)
         v = ir_value(g, v->args[0]);
     if (v->op == OP_WEIGHT && *ir_word(v, "codes") && (ir_int(v, "across") != 0) == turned)
         c = (Chosen){dtype_parse(ir_word(v, "codes")), ir_int(v, "group"), (PackedScales)ir_int(v, "scales"), true};
-    else if (v->op == OP_CONCAT || v->op == OP_INTERLEAVE || v->op == OP_PAIRS || v->op == OP_ROWS || v->op == OP_PART)
+    else if (v->op == OP_CONCAT || v->op == OP_INTERLEAVE || v->op == OP_PAIRS || v->op == OP_ROWS ||
+             v->op == OP_REPEAT || v->op == OP_PART)
         c = stored_codes(g, v->args[0]);
     for (int i = 1; i < IR_MAX_ARGS && v->args[i]; i++)
         c = join(c, stored_codes(g, v->args[i]));

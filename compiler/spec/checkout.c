@@ -9,12 +9,28 @@
 
 enum { MAX_JSON = 16 << 20 };
 
+/* Python writes Infinity, which is no JSON: outside of quotes a double near the largest takes its place. */
+static void make_finite(char *json, size_t bytes)
+{
+    bool quoted = false;
+
+    for (size_t i = 0; i < bytes; i++) {
+        if (json[i] == '\\')
+            i++;
+        else if (json[i] == '"')
+            quoted = !quoted;
+        else if (!quoted && bytes - i >= strlen("Infinity") && memcmp(json + i, "Infinity", strlen("Infinity")) == 0)
+            memcpy(json + i, "1.79e308", strlen("Infinity"));
+    }
+}
+
 static bool read_json(const char *path, json_type type, Arena *keep, json_t **out, const char **text, Diag *d)
 {
     FileMap map;
     FtxError err;
     json_error_t why;
     size_t bytes;
+    char *json;
 
     if (file_map(path, &map, &err))
         return diag_error(d, (Loc){0}, "%s", err.text);
@@ -24,9 +40,11 @@ static bool read_json(const char *path, json_type type, Arena *keep, json_t **ou
         return diag_error(d, (Loc){path, 0}, "the file is %zu bytes, %d are allowed", bytes, MAX_JSON);
     }
     *text = file_text(&map, &bytes);
-    *out = json_loadb(*text, bytes, JSON_REJECT_DUPLICATES, &why);
+    json = arena_strndup(keep, *text, bytes);
     *text = arena_strndup(keep, *text, bytes);
     file_unmap(&map);
+    make_finite(json, bytes);
+    *out = json_loadb(json, bytes, JSON_REJECT_DUPLICATES, &why);
     if (!*out)
         return diag_error(d, (Loc){path, why.line > 0 ? why.line : 1}, "%s", why.text);
     if (json_typeof(*out) != type)

@@ -188,12 +188,12 @@ static Id weighed(lua_State *L, Id x, Id routes, const Attrs *experts)
     return h;
 }
 
-/* nn.experts(x, routes, {gate=, up=, down=, kind=, ...}) */
+/* nn.experts(x, routes, {gate=, up=, down=, kind=, ...}); without a gate: kind(up) */
 static int nn_experts(lua_State *L)
 {
     const Id x = nn_value(L, 1, "experts: x"), routes = nn_value(L, 2, "experts: routes");
     Attrs experts = {0}, kind = {0};
-    bool interleaved;
+    bool interleaved, alone;
     Op gate = OP_GLU;
     Id w, b, down, h;
 
@@ -215,11 +215,20 @@ static int nn_experts(lua_State *L)
                           value_add_shaped(L, OP_EXPERT_SUM, (Id[IR_MAX_ARGS]){h, routes, down}, &experts, (Shape){0}));
     }
     interleaved = arg_option_flag(L, 3, "interleaved", "experts");
-    w = gate_and_up(L, "gate", "up", "gate_up", experts.at[0].i, interleaved);
-    b = gate_and_up(L, "gate_bias", "up_bias", "gate_up_bias", experts.at[0].i, interleaved);
+    alone = !weight_option(L, 3, "gate", "experts") && !weight_option(L, 3, "gate_up", "experts");
+    if (alone) {
+        w = weight_option(L, 3, "up", "experts");
+        b = weight_option(L, 3, "up_bias", "experts");
+        gate = OP_ACT;
+    } else {
+        w = gate_and_up(L, "gate", "up", "gate_up", experts.at[0].i, interleaved);
+        b = gate_and_up(L, "gate_bias", "up_bias", "gate_up_bias", experts.at[0].i, interleaved);
+    }
     if (!w || !down)
-        return sandbox_fail(L, "experts: %s is missing", w ? "down" : "gate");
+        return sandbox_fail(L, "experts: %s is missing", w ? "down" : "up");
     if (lua_getfield(L, 3, "limit") != LUA_TNIL) {
+        if (alone)
+            return sandbox_fail(L, "experts: limit is for experts with a gate");
         attrs_float(&kind, "limit", arg_number(L, -1, "experts: limit"));
         attrs_float(&kind, "alpha", arg_option_number(L, 3, "alpha", 1, "experts"));
         gate = OP_GLU_CLAMPED;

@@ -76,6 +76,16 @@ static int nn_rows(lua_State *L)
     return value_push(L, value_add(L, OP_ROWS, w, 0, 0, &attrs));
 }
 
+/* nn.repeat_rows(w, times): each row so many times */
+static int nn_repeat_rows(lua_State *L)
+{
+    const Id w = nn_value(L, 1, "repeat_rows: w");
+    Attrs attrs = {0};
+
+    attrs_int(&attrs, "times", arg_count(L, 2, 1, MAX_SIZE, "repeat_rows: times"));
+    return value_push(L, value_add(L, OP_REPEAT, w, 0, 0, &attrs));
+}
+
 /* nn.norm_rows(w, g, b, eps) */
 static int nn_norm_rows(lua_State *L)
 {
@@ -518,6 +528,7 @@ int nn_open(lua_State *L)
         {"transpose", nn_transpose},
         {"rows", nn_rows},
         {"concat", nn_concat},
+        {"repeat_rows", nn_repeat_rows},
         {"plus", nn_plus},
         {"unit_rows", nn_unit_rows},
         {"norm_rows", nn_norm_rows},

@@ -381,6 +381,9 @@ void rows_read(const Source *s, Id id, int64_t from, int64_t count, void *out, F
         pairs_rows(s, v, from, count, out, fault);
     else if (v->op == OP_ROWS)
         rows_of_blocks(s, v, from, count, out, fault);
+    else if (v->op == OP_REPEAT)
+        for (int64_t r = from; r < from + count; r++)
+            rows_read(s, v->args[0], r / ir_int(v, "times"), 1, row_at(s, out, r - from, row), fault);
     else if (v->op == OP_PART)
         part_rows(s, v, from, count, out, fault);
     else if (v->op == OP_PLUS)

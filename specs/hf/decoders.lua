@@ -1,5 +1,6 @@
 -- decoders.lua - config.json of decoders that decoder.lua computes: by architecture the class's defaults, its names of
--- fields and tensors, and the fields that only it has. gpts.lua, gemmas.lua and mixtures.lua have more of them.
+-- fields and tensors, and the fields that only it has. gpts.lua, gemmas.lua, mixtures.lua and hybrids.lua have more
+-- of them.
 local ftx = require "ftx"
 local nn = require "nn"
 local hf = require "lib.hf"
@@ -476,7 +477,7 @@ local classes = {
   },
 }
 
-for _, more in ipairs { require "hf/gpts", require "hf/gemmas", require "hf/mixtures" } do
+for _, more in ipairs { require "hf/gpts", require "hf/gemmas", require "hf/mixtures", require "hf/hybrids" } do
   for name, class in pairs(more) do classes[name] = class end
 end
 classes.PhiMoEForCausalLM = classes.PhimoeForCausalLM               -- as published
@@ -559,6 +560,13 @@ local function read(config, class, encoder, head)
     ftx.refuse(by and "-D pooling=" .. by or config.path, "tokens of this model see all of a prompt but its end; " ..
       "vectors of texts are not made of that, so it can only generate text")
   end
+  for i = 1, encoder and c.mixers and c.layers or 0 do
+    if c.mixers[i] then
+      local by = ftx.override("pooling")
+      ftx.refuse(by and "-D pooling=" .. by or config.path, "layers that keep a state are computed for text that is generated, " ..
+        "not for vectors of texts")
+    end
+  end
   if config.gguf then -- all experts of a layer are one tensor
     for _, part in ipairs { "expert_gate", "expert_up", "expert_down" } do
       local at = c.names[part]
@@ -578,12 +586,10 @@ local function read(config, class, encoder, head)
 end
 
 -- Parts that nn.* does not have, by the beginning of an architecture's name.
-local lacking = {
-  Lfm2 = "convolutions", Lfm3 = "convolutions",
-}
-for _, name in ipairs { "Bamba", "FalconH1", "FalconMamba", "Jamba", "KimiLinear", "Mamba", "MiniMaxForCausalLM",
-                        "MiniMaxText01", "NemotronH", "OlmoHybrid", "Qwen3Next", "Qwen3_5", "RecurrentGemma", "Rwkv", "Zamba" } do
-  lacking[name] = "a recurrent state"
+local lacking = {}
+for _, name in ipairs { "FalconMamba", "Jamba", "KimiLinear", "Mamba", "MiniMaxForCausalLM", "MiniMaxText01", "RecurrentGemma",
+                        "Rwkv", "Zamba" } do
+  lacking[name] = "a recurrent state of another kind"
 end
 
 -- Heads in place of the one that gives logits.

@@ -1,32 +1,9 @@
 -- mixtures.lua - as decoders.lua, for decoders with experts.
 local hf = require "lib.hf"
 local fields = require "lib.fields"
-
--- Experts in every layer. Newer versions of transformers write num_local_experts in place of num_experts.
-local function experts(config, count, k, ffn)
-  local key = config.values.num_local_experts == nil and "num_experts" or "num_local_experts"
-  count = config:count(key, 1, 1024, count)
-  return { count = count, k = config:count("num_experts_per_tok", 1, count, k), ffn = ffn }
-end
-
--- Experts of the size moe_intermediate_size, in some layers; the others are dense.
-local function qwen_experts(config, c, count, k, ffn)
-  local step, only = config:count("decoder_sparse_step", 1, 1024, 1), config:value("mlp_only_layers") or {}
-  c.experts = experts(config, count, k, config:count("moe_intermediate_size", 1, 2 ^ 20, ffn))
-  c.experts.renorm, c.experts.dense = config:flag("norm_topk_prob", false), {}
-  for i = 1, c.layers do c.experts.dense[i] = i % step ~= 0 end
-  if type(only) ~= "table" then config:refuse("mlp_only_layers", "a list of layers") end
-  for _, i in ipairs(only) do
-    if math.type(i) ~= "integer" then config:refuse("mlp_only_layers", "a list of layers") end
-    c.experts.dense[i + 1] = true
-  end
-end
-
-local function expert_names(more)
-  more.router, more.expert_gate = "mlp.gate", "mlp.experts.*.gate_proj"
-  more.expert_up, more.expert_down = "mlp.experts.*.up_proj", "mlp.experts.*.down_proj"
-  return more
-end
+local shared = require "lib.experts"
+local experts, qwen_experts, expert_names, granite_names, granite_experts =
+  shared.experts, shared.qwen_experts, shared.expert_names, shared.granite_names, shared.granite_experts
 
 -- A number of groups: null is one.
 local function groups(config, key, most, missing)
@@ -71,19 +48,6 @@ local function sigmoid_experts(config, c)
   e.score, e.group_by, e.choice_bias, e.renorm = "sigmoid", "sum2", true, config:flag("norm_topk_prob", true)
 end
 
-local granite_names = {
-  router = "block_sparse_moe.router.layer", expert_gate_up = "block_sparse_moe.input_linear",
-  expert_down = "block_sparse_moe.output_linear", shared_gate_up = "shared_mlp.input_linear",
-  shared_down = "shared_mlp.output_linear",
-}
-
--- The weights are a softmax of the chosen logits.
-local function granite_experts(config, c)
-  fields.granite(config, c)
-  c.experts = experts(config, 8, 2, c.ffn)
-  c.experts.order = "topk_softmax"
-end
-
 -- A number, or a list with the same number for each layer.
 local function one_for_all(config, key, layers, missing)
   local list = config:value(key)
@@ -94,24 +58,6 @@ local function one_for_all(config, key, layers, missing)
     end
   end
   return list[1]
-end
-
--- Layers of Granite 4: those with Mamba keep a state in place of keys and values.
-local function only_attention(config, c)
-  local list, kinds = config:value("layer_types"), { attention = true, full_attention = true }
-  if config.values.layer_types == nil then list = config:value("layers_block_type") end
-  if list == nil then config:refuse("layer_types", "a list: without it the class has mamba layers, which are not computed") end
-  for i = 1, c.layers do
-    if type(list) ~= "table" or #list ~= c.layers or not rawget(kinds, list[i] or "") then
-      config:refuse("layer_types", "attention for each layer; mamba layers are not computed")
-    end
-    c.unrotated[i] = config:value("position_embedding_type") ~= "rope"
-  end
-  config:only("position_embedding_type", "rope, or null: no positions", "rope")
-  for _, name in ipairs { "chunk_size", "conv_bias", "d_conv", "d_head", "d_state", "expand", "n_groups", "n_heads", "proj_bias" } do
-    config:value("mamba_" .. name)
-  end
-  config:value("time_step_limit")
 end
 
 local shared_names = {
@@ -347,23 +293,6 @@ local classes = {
       local shared = config:count("shared_intermediate_size", 0, 2 ^ 20, 0)
       if shared > 0 then c.experts.shared = shared end
       c.experts.suffix = ""
-    end,
-  },
-  -- Granite 4 whose layers all have attention
-  GraniteMoeHybridForCausalLM = {
-    type = "granitemoehybrid",
-    names = granite_names,
-    set = function(config, c)
-      only_attention(config, c)
-      local shared = config:count("shared_intermediate_size", 1, 2 ^ 20, 1024)
-      if config:value("num_local_experts") == 0 then
-        fields.granite(config, c)
-        c.ffn, c.names.gate_up, c.names.down = shared, c.names.shared_gate_up, c.names.shared_down
-        config:value("num_experts_per_tok")
-      else
-        granite_experts(config, c)
-        c.experts.shared = shared
-      end
     end,
   },
   -- Command A+: the first layers may be dense, with a pattern of windows of their own

@@ -12,6 +12,7 @@ local classes = {
   Gemma4ForConditionalGeneration = { "gemma4_text" },
   Idefics3ForConditionalGeneration = { "llama" },
   InternVLForConditionalGeneration = { "qwen2", tied = true },
+  Lfm2VlForConditionalGeneration = { "lfm2", tied = true },
   Llama4ForConditionalGeneration = { "llama4_text" },
   LlavaForConditionalGeneration = { "llama", either = true },
   LlavaNextForConditionalGeneration = { "llama" },
@@ -21,6 +22,8 @@ local classes = {
   Qwen2_5_VLForConditionalGeneration = { "qwen2_5_vl_text", flat = true, either = true },
   Qwen3VLForConditionalGeneration = { "qwen3_vl_text", either = true },
   Qwen3VLMoeForConditionalGeneration = { "qwen3_vl_moe_text" },
+  Qwen3_5ForConditionalGeneration = { "qwen3_5_text", either = true },
+  Qwen3_5MoeForConditionalGeneration = { "qwen3_5_moe_text", either = true },
   SmolVLMForConditionalGeneration = { "llama" },
 }
 
@@ -43,6 +46,9 @@ local images = {
   ignore_index = true, image_grid_pinpoints = true, image_seq_length = true, scale_factor = true,
   use_image_newline_parameter = true, vision_aspect_ratio = true, vision_end_token_id = true, vision_start_token_id = true,
   vision_token_id = true, video_token_index = true, _pad_token_id = true,
+  do_image_splitting = true, encoder_patch_size = true, max_image_tokens = true, max_num_patches = true, max_pixels_tolerance = true,
+  max_tiles = true, min_image_tokens = true, min_tiles = true, projector_bias = true, projector_hidden_size = true,
+  projector_use_layernorm = true, tile_size = true, use_image_special_tokens = true, use_thumbnail = true,
   audio_config = true, audio_soft_tokens_per_image = true, audio_token_id = true, boa_token_id = true, boi_token_id = true,
   eoa_token_id = true, eoa_token_index = true, eoi_token_id = true, video_token_id = true, vision_soft_tokens_per_image = true,
   boi_token_index = true, eoi_token_index = true, image_token_id = true, image_token_index = true,

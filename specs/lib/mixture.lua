@@ -17,6 +17,10 @@
 --   bias                experts have biases: names with "_bias" behind them
 --   limit, alpha        gates within limits (nn.experts)
 --   weigh_input         the weights of the chosen experts are multiplied with their inputs
+--   width               experts read and give so many elements: names.expert_in and expert_out, linears, are before and behind
+--                       them, with biases if `shared_bias`. nil: hidden
+-- Without names.expert_gate and expert_gate_up an expert is an activation between two products; so is a shared one without
+-- names.shared_gate and shared_gate_up.
 local nn = require "nn"
 
 -- w [n*N, K] of a stack; its tensors are [N, K], or transposed [K, N].
@@ -46,14 +50,21 @@ local function chosen(c, x, name)                                   -- x [T, D]
   local function bias(part, rows)
     return e.bias and nn.stack(name .. part .. "_bias", { e.count, rows }) or nil
   end
-  return nn.experts(x, routes, {                                    -- [T, D]
-    gate = stack(e, name, n.expert_gate, e.ffn, c.hidden), up = stack(e, name, n.expert_up, e.ffn, c.hidden),
-    gate_up = stack(e, name, n.expert_gate_up, 2 * e.ffn, c.hidden),
-    down = stack(e, name, n.expert_down, c.hidden, e.ffn),
+  local function narrowed(x, part, outputs)
+    if not e.width then return x end
+    return nn.linear(x, nn.weight(name .. part .. ".weight", { outputs, nn.width(x) }),
+                     e.shared_bias and nn.weight(name .. part .. ".bias", { outputs }))
+  end
+  local width = e.width or c.hidden
+  local y = nn.experts(narrowed(x, n.expert_in, width), routes, {   -- [T, width]
+    gate = stack(e, name, n.expert_gate, e.ffn, width), up = stack(e, name, n.expert_up, e.ffn, width),
+    gate_up = stack(e, name, n.expert_gate_up, 2 * e.ffn, width),
+    down = stack(e, name, n.expert_down, width, e.ffn),
     gate_up_bias = bias(n.expert_gate_up, 2 * e.ffn), down_bias = bias(n.expert_down, c.hidden),
     weigh_input = several or nil,
     interleaved = e.interleaved, kind = not e.limit and c.activation or nil, limit = e.limit, alpha = e.alpha,
   })
+  return narrowed(y, n.expert_out, c.hidden)                        -- [T, D]
 end
 
 -- The shared expert. One with a gate of its own is a mixture of one expert.
@@ -62,6 +73,10 @@ local function shared(c, x, name)
   local function weight(part, rows, columns) return nn.weight(name .. part .. ".weight", { rows, columns }) end
   local function bias(part, rows) return e.shared_bias and nn.weight(name .. part .. ".bias", { rows }) or nil end
   local gate, up
+  if not n.shared_gate_up and not n.shared_gate then
+    local y = nn.linear(x, weight(n.shared_up, e.shared, c.hidden), bias(n.shared_up, e.shared))
+    return nn.linear(nn.act(y, c.activation), weight(n.shared_down, c.hidden, e.shared), bias(n.shared_down, c.hidden))
+  end
   if n.shared_gate_up then                                          -- rows of the gate, then those of up
     local both = weight(n.shared_gate_up, 2 * e.shared, c.hidden)
     gate, up = nn.rows(both, 0, e.shared), nn.rows(both, e.shared, e.shared)

@@ -248,6 +248,8 @@ static void op_mistakes(void **state)
         {"attend %6 %7 {layer=0 scale=1 rounded=1}", "attend: rounded is for slopes, there are none"},
         {"attend %6 %6 %6 {layer=0 scale=1 scope=\"full\" chunk=4}",
          "attend: chunk is for scope causal, the scope is full"},
+        {"repeat %3 {times=2}", "repeat: w must be a weight, it is the result of embed"},
+        {"repeat %2 {times=0}", "repeat: times is 0, it must be 1 to "},
         {"plus %3 {by=1}", "plus: w must be a weight, it is the result of embed"},
         {"plus %2 {by=1}", "plus: w is [10,8], it must have 1 dimension"},
         {"fill {count=0 value=1}", "fill: count is 0, it must be 1 to "},

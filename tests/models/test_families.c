@@ -474,7 +474,8 @@ static void sharded(void **state)
         {"phi", 2},          {"qwen3-moe", 2},         {"stablelm", 2},
         {"t5-old", 2},       {"flan-t5", 4},           {"falcon-40b", 2},
         {"gemma4", 2},       {"gemma3n-plain", 2},     {"baichuan2-13b", 2},
-        {"cohere2-moe", 2},  {"granite-swa-plain", 4},
+        {"cohere2-moe", 2},  {"granite-swa-plain", 4}, {"lfm2", 2},
+        {"qwen3-next", 2},   {"qwen3.5", 2},
     };
 
     (void)state;
@@ -513,10 +514,33 @@ static void plain_forms(void **state)
     assert_true(*only || found == 4);
 }
 
+/* Prompts of 13 tokens in steps of five: layers that keep a state go on where the step before ended. */
+static void in_pieces(void **state)
+{
+    static const char *const names[] = {"lfm2",  "lfm2-plain", "qwen3-next", "qwen3.5",    "granite4-h",
+                                        "bamba", "falcon-h1",  "nemotron-h", "olmo-hybrid"};
+    size_t found = 0;
+
+    (void)state;
+    for (size_t i = 0; i < n_cases; i++)
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+            Case own = cases[i];
+
+            if (strcmp(own.name, names[k]) != 0)
+                continue;
+            found++;
+            write_checkout(&own);
+            snprintf(own.name, sizeof own.name, "%s-pieces", names[k]);
+            snprintf(own.options, sizeof own.options, "-D limits.tokens=5 -D limits.sequences=2");
+            check_case(&own);
+        }
+    assert_true(*only || found == sizeof names / sizeof *names);
+}
+
 /* The specs in tests/models/written, with the weights of the twin of the same name, give what the class gives. */
 static void written(void **state)
 {
-    static const char *const names[] = {"qwen3", "bloom", "mixtral", "t5", "modernbert", "gemma4"};
+    static const char *const names[] = {"qwen3", "bloom", "mixtral", "t5", "modernbert", "gemma4", "qwen3.5-text"};
     size_t found = 0;
     (void)state;
 
@@ -740,8 +764,9 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {cmocka_unit_test(planned),         cmocka_unit_test(results),
                                        cmocka_unit_test(heads_left_out),  cmocka_unit_test(states_of_decoders),
                                        cmocka_unit_test(states_of_heads), cmocka_unit_test(sharded),
-                                       cmocka_unit_test(plain_forms),     cmocka_unit_test(written),
-                                       cmocka_unit_test(fields),          cmocka_unit_test(other_fields)};
+                                       cmocka_unit_test(plain_forms),     cmocka_unit_test(in_pieces),
+                                       cmocka_unit_test(written),         cmocka_unit_test(fields),
+                                       cmocka_unit_test(other_fields)};
 
     if (argc > 2)
         only = argv[2];

@@ -241,6 +241,10 @@ static void compute(Machine *m, Id id)
             memcpy(y + r * x->row, x->at + (from + r % count) * x->row, sizeof(double) * (size_t)x->row);
         }
         break;
+    case OP_REPEAT:
+        for (int64_t r = 0; r < to->rows; r++)
+            memcpy(y + r * x->row, x->at + r / ir_int(v, "times") * x->row, sizeof(double) * (size_t)x->row);
+        break;
     case OP_PLUS:
         for (int64_t i = 0; i < n; i++)
             y[i] = x->at[i] + ir_float(v, "by");

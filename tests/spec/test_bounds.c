@@ -168,6 +168,8 @@ static void test_mistakes(void **state)
          "distance_bias has no option 'distance'; it has: max_distance causal"},
         {NN("nn.distance_bias(w('m', 8, 64), { max_distance = 1 })"), NULL, "max_distance"},
         {NN("nn.distance_bias(w('m', 8, 64), { max_distance = 4, causal = true })"), NULL, "above the 4 distances"},
+        {NN("nn.repeat_rows(x, 2)"), NULL, "repeat: w must be a weight, it is the result of embed"},
+        {NN("nn.repeat_rows(w('m', 8, 64), 0)"), NULL, "repeat_rows: times must be a whole number from 1 to "},
         {NN("nn.plus(x, 1)"), NULL, "plus: w must be a weight, it is the result of embed"},
         {NN("nn.plus(w('m', 8, 64), 1)"), NULL, "plus: w is [8,64], it must have 1 dimension"},
         {NN("nn.rmsnorm(x, nn.weight('g', { 64 }), 2)"), NULL, "rmsnorm: eps must be from 0 to 1, got the number 2"},

@@ -72,6 +72,13 @@ static void test_trained_checkout(void **state)
     "\"vocab_size\": 64, \"hidden_size\": 32, \"num_hidden_layers\": 1, \"intermediate_size\": 48" HEADS \
     ", \"architectures\": [\""
 
+#define HYBRID_LAYERS \
+    "config.json: layer_types must be a list of attention, full_attention, linear_attention, mamba, one for each " \
+    "layer, got a list or an object"
+
+#define TIME_STEPS \
+    "config.json: time_step_limit must be a list of two numbers, 0 or more and a larger one, got a list or an object"
+
 #define IMAGES "\"architectures\": [\"Gemma3ForConditionalGeneration\"], \"boi_token_index\": 5"
 
 static void test_checkout_mistakes(void **state)
@@ -89,20 +96,38 @@ static void test_checkout_mistakes(void **state)
         {"{\"architectures\": [\"BertLMHeadModel\"]}", NULL,
          "config.json: architectures: BertLMHeadModel is not known; the nearest that ftxc reads is BertModel. "
          "docs/specs.md says how a file hf/BertLMHeadModel.lua beside config.json describes it"},
-        {"{\"architectures\": [\"Qwen3NextForCausalLM\"]}", NULL,
-         "config.json: architectures: Qwen3NextForCausalLM is not known, and nn.* cannot say it yet: it has a "
-         "recurrent "
-         "state; the nearest that ftxc reads is Qwen3ForCausalLM. docs/specs.md says how a file "
-         "hf/Qwen3NextForCausalLM.lua beside config.json describes it"},
-        {"{" MIXTURE "GraniteMoeHybridForCausalLM\"]}", NULL,
-         "config.json: layer_types must be a list: without it the class has mamba layers, which are not computed, got "
-         "nothing"},
-        {"{" MIXTURE "GraniteMoeHybridForCausalLM\"], \"layer_types\": [\"mamba\"]}", NULL,
-         "config.json: layer_types must be attention for each layer; mamba layers are not computed, got a list or an "
-         "object"},
+        {"{\"architectures\": [\"JambaForCausalLM\"]}", NULL,
+         "config.json: architectures: JambaForCausalLM is not known, and nn.* cannot say it yet: it has a "
+         "recurrent state of another kind; the nearest that ftxc reads is LlamaForCausalLM. docs/specs.md says how a "
+         "file hf/JambaForCausalLM.lua beside config.json describes it"},
+        {"{" MIXTURE "GraniteMoeHybridForCausalLM\"], \"layer_types\": [\"conv\"]}", NULL, HYBRID_LAYERS},
         {"{" MIXTURE "GraniteMoeHybridForCausalLM\"], \"layer_types\": [\"attention\", \"attention\"]}", NULL,
-         "config.json: layer_types must be attention for each layer; mamba layers are not computed, got a list or an "
-         "object"},
+         HYBRID_LAYERS},
+        {"{" MIXTURE "GraniteMoeHybridForCausalLM\"], \"layer_types\": \"mamba\"}", NULL,
+         "config.json: layer_types must be a list of attention, full_attention, linear_attention, mamba, one for each "
+         "layer, got \"mamba\""},
+        {"{" MIXTURE "GraniteMoeHybridForCausalLM\"], \"mamba_n_heads\": 3}", NULL,
+         "config.json: mamba_n_heads must be a divisor of 64, got 3"},
+        {"{" MIXTURE "GraniteMoeHybridForCausalLM\"], \"mamba_n_heads\": 4, \"mamba_d_head\": 8}", NULL,
+         "config.json: mamba_d_head must be \"auto\" or 16, so that all heads have 64 elements, got 8"},
+        {"{" MIXTURE "GraniteMoeHybridForCausalLM\"], \"mamba_n_heads\": 4, \"time_step_limit\": [0.5]}", NULL,
+         TIME_STEPS},
+        {"{" MIXTURE "GraniteMoeHybridForCausalLM\"], \"mamba_n_heads\": 4, \"time_step_limit\": [Infinity, 0.5]}",
+         NULL, TIME_STEPS},
+        {"{" MIXTURE "Lfm2MoeForCausalLM\"], \"norm_eps\": 1e-5}", NULL,
+         "config.json: layer_types must be a list of conv, full_attention, one for each layer, got nothing"},
+        {"{" MIXTURE "Lfm2ForCausalLM\"], \"full_attn_idxs\": [0.5]}", NULL,
+         "config.json: full_attn_idxs must be a list of layers, got a list or an object"},
+        {"{" MIXTURE "Qwen3_5ForCausalLM\"], \"linear_num_value_heads\": 24}", NULL,
+         "config.json: linear_num_value_heads must be a multiple of linear_num_key_heads 16, got 24"},
+        {"{" MIXTURE "BambaForCausalLM\"], \"mamba_n_heads\": 4, \"partial_rotary_factor\": 1.0}", NULL,
+         "config.json: partial_rotary_factor must be 0.5: the class reads another only in rope_parameters, got 1.0"},
+        {"{" MIXTURE "FalconH1ForCausalLM\"], \"mlp_multipliers\": [1.0]}", NULL,
+         "config.json: mlp_multipliers must be a list of 2 numbers, got a list or an object"},
+        {"{" MIXTURE "NemotronHForCausalLM\"], \"hybrid_override_pattern\": \"MX\"}", NULL,
+         "config.json: hybrid_override_pattern must be of mamba, attention, mlp and moe, got \"MX\""},
+        {"{" MIXTURE "Lfm2Model\"], \"full_attn_idxs\": [], \"num_key_value_heads\": 2}", NULL,
+         "config.json: layers that keep a state are computed for text that is generated, not for vectors of texts"},
         {"{" MIXTURE "Glm4MoeLiteForCausalLM\"], \"v_head_dim\": 64, \"mlp_layer_types\": [\"sparse\", \"dense\"]}",
          NULL,
          "config.json: mlp_layer_types must be a list of dense and sparse, one for each layer, got a list or an "
@@ -211,7 +236,7 @@ static void test_checkout_mistakes(void **state)
         {"{" LLAMA HEADS ", \"eos_token_id\": 64}", NULL,
          "config.json: eos_token_id must be ids below vocab_size 64, got 64"},
         {"{" LLAMA HEADS ", \"head_dim\": 20}", NULL,
-         "specs/hf/decoders.lua:576: decoder: head_dim must be a "
+         "specs/hf/decoders.lua:584: decoder: head_dim must be a "
          "multiple of 8 from 16 to 576, got 20 (reading config.json)"},
         {"{" LLAMA HEADS "}", "{\"num_beams\": 100}",
          "generation_config.json: num_beams must be a whole number from 1 to 64, got 100"},

@@ -13,6 +13,8 @@ static void test_checkout_labels(void **state)
     } cases[] = {
         {"", "LABEL_0\nLABEL_1\n", FTX_SCORING_SOFTMAX},
         {", \"id2label\": {\"1\": \"good\", \"0\": \"bad\"}", "bad\ngood\n", FTX_SCORING_SOFTMAX},
+        {", \"id2label\": {\"1\": \"Infinity\", \"0\": \"\\\"Infinity\"}", "\"Infinity\nInfinity\n",
+         FTX_SCORING_SOFTMAX},
         {", \"num_labels\": 1", "LABEL_0\n", FTX_SCORING_SIGMOID},
         {", \"problem_type\": \"multi_label_classification\"", "LABEL_0\nLABEL_1\n", FTX_SCORING_SIGMOID},
         {", \"problem_type\": \"regression\", \"num_labels\": 1", "LABEL_0\n", FTX_SCORING_NONE},
@@ -172,11 +174,9 @@ static void test_checkout_tokens_of_parts(void **state)
     assert_int_equal(r.spec.hidden, 32);
     assert_int_equal(r.spec.n_labels, 0);
     drop(&r);
-    put(&f, "config.json", "{\"architectures\": [\"Qwen3_5ForSequenceClassification\"]}");
-    refuse_checkout(
-        &f, "Qwen3_5ForSequenceClassification is not known, and nn.* cannot say it yet: it has a recurrent state");
-    put(&f, "config.json", "{\"architectures\": [\"Lfm2ForSequenceClassification\"]}");
-    refuse_checkout(&f, "Lfm2ForSequenceClassification is not known, and nn.* cannot say it yet: it has convolutions");
+    put(&f, "config.json", "{\"architectures\": [\"JambaForSequenceClassification\"]}");
+    refuse_checkout(&f, "JambaForSequenceClassification is not known, and nn.* cannot say it yet: it has a recurrent "
+                        "state of another kind");
     put(&f, "config.json", "{\"architectures\": [\"LongformerForSequenceClassification\"]}");
     refuse_checkout(&f, "LongformerForSequenceClassification: a first token that sees all of the text is not computed");
     remove_folder(&f);

@@ -105,6 +105,16 @@ static void test_ops(void **state)
     elements_are(&f, id, (float[]){2, 3, 4, 5, 12, 13, 14, 15}, 8);
     elements_are(&f, add_value(g, OP_TRANSPOSE, id, 0, 0, 2, 4), (float[]){2, 4, 12, 14, 3, 5, 13, 15}, 8);
 
+    id = add_value(g, OP_REPEAT, a, 0, 0, 12, 2);
+    ir_attr_int(g, id, "times", 3);
+    elements_are(&f, id, (float[]){0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3, 4, 5, 4, 5, 4, 5, 6, 7, 6, 7, 6, 7}, 24);
+    elements_are(
+        &f, add_value(g, OP_CONCAT, id, a, 0, 16, 2),
+        (float[]){0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3, 4, 5, 4, 5, 4, 5, 6, 7, 6, 7, 6, 7, 0, 1, 2, 3, 4, 5, 6, 7}, 32);
+    id = add_value(g, OP_REPEAT, v, 0, 0, 8, 0);
+    ir_attr_int(g, id, "times", 2);
+    elements_are(&f, id, (float[]){20, 20, 21, 21, 22, 22, 23, 23}, 8);
+
     id = add_value(g, OP_PLUS, v, 0, 0, 4, 0);
     ir_attr_float(g, id, "by", 1.5);
     elements_are(&f, id, (float[]){21.5f, 22.5f, 23.5f, 24.5f}, 4);

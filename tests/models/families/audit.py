@@ -41,7 +41,8 @@ def other(value):
 def drawn(cls, room):
     path = room / "model.safetensors"
     with safe_open(path, "pt") as f:
-        tensors = {n: make.tensor(n, f.get_tensor(n)) for n in f.keys() if "*" not in n}
+        tensors = make.split_taps({n: f.get_tensor(n) for n in f.keys() if "*" not in n})
+    tensors = {n: make.tensor(n, t) for n, t in tensors.items()}
     save_file(tensors, path, {"format": "pt"})
 
 

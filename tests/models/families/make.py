@@ -112,6 +112,22 @@ SUMMARY = ["summary_activation", "summary_first_dropout", "summary_proj_to_label
 # without positions in its file
 BAICHUAN_13B = dict(COMMON, hidden_size=96, num_hidden_layers=2, num_attention_heads=6, intermediate_size=88, model_max_length=72)
 
+# of layers that keep a state: settings of gated delta nets and of Mamba
+DELTA = dict(linear_key_head_dim=16, linear_value_head_dim=24, linear_num_key_heads=2, linear_num_value_heads=6)
+SSM = dict(mamba_n_heads=6, mamba_d_head=16, mamba_d_state=24, mamba_n_groups=2)
+LINEAR = ["linear_attention", "full_attention"]
+
+# fields that change nothing: of pieces of prompts, of training; of experts in a model that has none
+BAMBA = ["mamba_chunk_size", "num_logits_to_keep", "z_loss_coefficient"]
+FALCON_H1 = ["mamba_chunk_size", "num_logits_to_keep"]
+NEMOTRON_H = ["chunk_size", "expand", "mamba_proj_bias", "mamba_ssm_cache_dtype", "moe_shared_expert_overlap", "mtp_layers_block_type",
+              "n_shared_experts", "num_logits_to_keep", "num_nextn_predict_layers", "rescale_prenorm_residual", "residual_in_fp32",
+              "time_step_floor", "time_step_limit", "time_step_max", "use_mamba_kernels"]
+NO_EXPERTS = ["moe_intermediate_size", "moe_latent_size", "moe_shared_expert_intermediate_size", "n_group", "n_routed_experts",
+              "norm_topk_prob", "num_experts_per_tok", "routed_scaling_factor", "topk_group"]
+OLMO_HYBRID = ["linear_a_log_max", "linear_a_log_min", "linear_dt_init_floor", "linear_dt_max", "linear_dt_min"]
+
+
 NULL = object()
 
 # name: class, settings, changes of config.json (None: the field is removed; NULL: it is null), fields that others turn off
@@ -853,6 +869,133 @@ CASES = {
     "olmoe-renorm": ("Olmoe", dict(SIZES, num_key_value_heads=3, num_experts=6, num_experts_per_tok=2,
                                    norm_topk_prob=True, attention_bias=True, tie_word_embeddings=True),
                      {"rope_parameters": None, "rope_theta": 300.0, **without("rms_norm_eps")}),
+    "lfm2": ("Lfm2", dict(GQA, num_hidden_layers=3, norm_eps=1e-3, conv_bias=True, block_multiple_of=20, block_ffn_dim_multiplier=1.3,
+                          tie_word_embeddings=False, **rope(3e3), layer_types=["conv", "full_attention", "conv"]), {}),
+    "lfm2-plain": ("Lfm2", dict(SIZES, num_key_value_heads=3, conv_L_cache=5, block_auto_adjust_ff_dim=False, full_attn_idxs=[1]),
+                   {"layer_types": None, "full_attn_idxs": [1], "rope_parameters": None, "rope_theta": 300.0,
+                    "intermediate_size": None, "block_ff_dim": 88,
+                    **without("norm_eps", "conv_bias", "tie_word_embeddings", "head_dim")},
+                   ["block_multiple_of", "block_ffn_dim_multiplier"]),
+    "lfm2-vl": ("Lfm2VlForConditionalGeneration",
+                dict(text_config=dict(GQA, model_type="lfm2", num_hidden_layers=3, norm_eps=1e-3, block_multiple_of=24, **rope(3e3),
+                                      layer_types=["conv", "full_attention", "conv"]),
+                     vision_config=dict(VISION, model_type="siglip2_vision_model", num_patches=16), projector_hidden_size=40,
+                     dtype="float32"), without("tie_word_embeddings", "text_config.tie_word_embeddings"),
+                ["projector_bias", "projector_hidden_size", "projector_use_layernorm"]),
+    "lfm2-moe": ("Lfm2Moe", dict(GQA, num_hidden_layers=4, norm_eps=1e-3, conv_bias=True, num_dense_layers=2, num_experts=6,
+                                 num_experts_per_tok=3, moe_intermediate_size=20, routed_scaling_factor=1.7, tie_word_embeddings=False,
+                                 **rope(3e3), layer_types=["conv", "full_attention", "full_attention", "conv"]), {}),
+    "lfm2-moe-plain": ("Lfm2Moe", dict(SIZES, num_key_value_heads=1, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=36,
+                                       num_dense_layers=0, norm_topk_prob=False, use_expert_bias=False, conv_L_cache=4,
+                                       layer_types=["full_attention", "conv"]),
+                       {"rope_parameters": None, "rope_theta": 300.0,
+                        **without("norm_eps", "conv_bias", "tie_word_embeddings", "head_dim", "routed_scaling_factor")},
+                       ["intermediate_size"]),
+    "qwen3-next": ("Qwen3Next", dict(GQA, **DELTA, num_hidden_layers=3, rms_norm_eps=1e-3, num_experts=6, num_experts_per_tok=3,
+                                     moe_intermediate_size=20, shared_expert_intermediate_size=36, mlp_only_layers=[1],
+                                     **rope(3e3, 0.5), layer_types=["linear_attention", "full_attention", "linear_attention"]),
+                   without("norm_topk_prob"), (), PROMPTS, {}, {"mtp.fc.weight": [56, 112], "mtp.layers.0.input_layernorm.weight": [56]}),
+    "qwen3-next-plain": ("Qwen3Next", dict(GQA, num_hidden_layers=2, linear_key_head_dim=32, linear_value_head_dim=16, linear_num_key_heads=3,
+                                           linear_num_value_heads=3, linear_conv_kernel_dim=3, attention_bias=True, head_dim=64,
+                                           num_experts=4, num_experts_per_tok=2, moe_intermediate_size=28, norm_topk_prob=False,
+                                           shared_expert_intermediate_size=20, decoder_sparse_step=2, tie_word_embeddings=True,
+                                           layer_types=LINEAR),
+                         {"layer_types": None, "full_attention_interval": 2, "rope_parameters": None, "rope_theta": 300.0,
+                          **without("rms_norm_eps", "mlp_only_layers", "partial_rotary_factor")}),
+    "qwen3.5": ("Qwen3_5ForConditionalGeneration",
+                dict(text_config=dict(GQA, **DELTA, num_hidden_layers=3, rms_norm_eps=1e-3, attention_bias=True,
+                                      layer_types=["linear_attention", "linear_attention", "full_attention"],
+                                      rope_parameters=MROPE | {"mrope_section": [2, 2, 2], "mrope_interleaved": True,
+                                                               "partial_rotary_factor": 0.5}),
+                     vision_config=dict(QWEN_VISION, out_hidden_size=56, num_position_embeddings=16), dtype="float32",
+                     tie_word_embeddings=True), without("text_config.tie_word_embeddings")),
+    "qwen3.5-text": ("Qwen3_5", dict(SIZES, num_key_value_heads=1, head_dim=32, **{**DELTA, "linear_num_value_heads": 2}, linear_conv_kernel_dim=2,
+                                     layer_types=LINEAR),
+                     {"layer_types": None, "full_attention_interval": 2, "rope_parameters": None, "rope_theta": 300.0,
+                      **without("rms_norm_eps", "partial_rotary_factor")}),
+    "qwen3.5-moe": ("Qwen3_5MoeForConditionalGeneration",
+                    dict(text_config=dict(GQA, **DELTA, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=20,
+                                          shared_expert_intermediate_size=36, layer_types=LINEAR,
+                                          rope_parameters=MROPE | {"mrope_section": [1, 1, 1], "mrope_interleaved": True,
+                                                                   "partial_rotary_factor": 0.25}),
+                         vision_config=dict(QWEN_VISION, out_hidden_size=56, num_position_embeddings=16), dtype="float32"),
+                    without("text_config.tie_word_embeddings", "text_config.intermediate_size")),
+    "qwen3.5-moe-fused": ("Qwen3_5MoeForConditionalGeneration",
+                          dict(text_config=dict(GQA, **DELTA, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=28, head_dim=32,
+                                                shared_expert_intermediate_size=20, layer_types=LINEAR, tie_word_embeddings=True),
+                               vision_config=dict(QWEN_VISION, out_hidden_size=56, num_position_embeddings=16), dtype="float32",
+                               tie_word_embeddings=True),
+                          without("text_config.rope_parameters", "text_config.intermediate_size", "text_config.tie_word_embeddings"),
+                          (), PROMPTS, {f"model.language_model.layers.{i}.mlp.experts.": None for i in range(2)},
+                          {f"model.language_model.layers.{i}.mlp.experts.{part}": shape for i in range(2)
+                           for part, shape in dict(gate_up_proj=[5, 56, 56], down_proj=[5, 56, 28]).items()}),
+    "granite4-h": ("GraniteMoeHybrid", dict(SIZES, num_key_value_heads=1, num_hidden_layers=3, **SSM, mamba_proj_bias=True,
+                                            layer_types=["linear_attention", "full_attention", "linear_attention"],
+                                            num_local_experts=5, num_experts_per_tok=3, shared_intermediate_size=36,
+                                            attention_multiplier=0.15, residual_multiplier=0.4, logits_scaling=2.5, mamba_d_conv=3,
+                                            embedding_multiplier=3.0, rms_norm_eps=1e-3, time_step_limit=[0.5, 0.7]),
+                   {"layer_types": ["mamba", "attention", "mamba"]}, ["mamba_chunk_size", "rope_theta"]),
+    "granite4-h-dense": ("GraniteMoeHybrid", dict(SIZES, **SSM, layer_types=LINEAR, num_local_experts=0,
+                                                  num_experts_per_tok=0, mamba_conv_bias=False, tie_word_embeddings=True,
+                                                  shared_intermediate_size=36),
+                         {"layer_types": None, "layers_block_type": ["mamba", "attention"], "position_embedding_type": "nope",
+                          **without("mamba_d_head", "rms_norm_eps", "time_step_limit")},
+                         ["mamba_chunk_size", "rope_theta", "intermediate_size", "num_experts_per_tok"]),
+    "bamba": ("Bamba", dict(SIZES, num_key_value_heads=1, num_hidden_layers=3, **SSM, mamba_proj_bias=True, attn_layer_indices=[1],
+                            mlp_bias=True, attention_bias=True, rms_norm_eps=1e-3, time_step_limit=[0.5, 0.7], **rope(3e3)), {},
+              BAMBA),
+    "bamba-plain": ("Bamba", dict(SIZES, num_key_value_heads=3, **{**SSM, "mamba_n_groups": 1}, mamba_conv_bias=False, mamba_d_conv=2,
+                                  attn_layer_indices=[0], tie_word_embeddings=True, hidden_act="gelu"),
+                    {"rope_parameters": None, "rope_theta": 300.0, "mamba_d_head": "auto",
+                     **without("rms_norm_eps", "time_step_limit", "partial_rotary_factor")}, BAMBA),
+    "falcon-h1": ("FalconH1", dict(SIZES, num_key_value_heads=1, **SSM, mamba_d_ssm=96, mamba_rms_norm=True, mamba_norm_before_gate=False,
+                                   mamba_proj_bias=True, projectors_bias=True, attention_bias=True, mlp_bias=True, **rope(3e3),
+                                   rms_norm_eps=1e-3, lm_head_multiplier=0.4, embedding_multiplier=3.0, mlp_multipliers=[0.7, 1.6],
+                                   key_multiplier=0.7, attention_out_multiplier=0.8, attention_in_multiplier=1.7,
+                                   ssm_multipliers=[0.7, 1.3, 0.8, 1.4, 0.6], ssm_in_multiplier=1.2, ssm_out_multiplier=0.7,
+                                   time_step_limit=[0.5, 0.7]), {}, FALCON_H1 + ["mamba_expand"]),
+    "falcon-h1-plain": ("FalconH1", dict(SIZES, num_key_value_heads=3, **{**SSM, "mamba_n_groups": 1}, mamba_d_ssm=96, mamba_conv_bias=False,
+                                         tie_word_embeddings=True, head_dim=24, mamba_d_conv=2),
+                        {"rope_parameters": None, "rope_theta": 500.0,
+                         **without("rms_norm_eps", "mlp_multipliers", "ssm_multipliers", "key_multiplier", "time_step_limit")},
+                        FALCON_H1 + ["mamba_expand", "mamba_norm_before_gate"]),
+    "falcon-h1-norm": ("FalconH1", dict(SIZES, num_key_value_heads=3, **SSM, mamba_d_ssm=None, mamba_rms_norm=True, **rope(1e4)), {},
+                       FALCON_H1),
+    "nemotron-h": ("NemotronH", dict(SIZES, num_key_value_heads=1, head_dim=24, mamba_num_heads=6, mamba_head_dim=24, n_groups=2,
+                                     ssm_state_size=16, layer_norm_epsilon=1e-3, use_bias=True, mlp_bias=True, conv_kernel=3,
+                                     time_step_min=0.6, layers_block_type=["linear_attention", "mlp", "full_attention", "mlp"]), {},
+                   NEMOTRON_H + NO_EXPERTS),
+    "nemotron-h-plain": ("NemotronH", dict(SIZES, num_key_value_heads=3, mamba_num_heads=4, mamba_head_dim=16, n_groups=1, ssm_state_size=24,
+                                           use_conv_bias=False, mlp_hidden_act="silu", head_dim=16,
+                                           layers_block_type=["full_attention", "linear_attention", "mlp"]),
+                         {"layers_block_type": None, "layer_types": None, "hybrid_override_pattern": "*M-",
+                          "num_hidden_layers": 3, **without("layer_norm_epsilon")},
+                         NEMOTRON_H + NO_EXPERTS + ["num_hidden_layers"]),
+    "nemotron-h-moe": ("NemotronH", dict(SIZES, num_key_value_heads=1, head_dim=24, mamba_num_heads=4, mamba_head_dim=32, n_groups=4,
+                                         ssm_state_size=16, n_routed_experts=6, num_experts_per_tok=3, moe_intermediate_size=20,
+                                         moe_shared_expert_intermediate_size=36, moe_latent_size=32, n_group=3, topk_group=2,
+                                         routed_scaling_factor=1.7, mlp_bias=True,
+                                         layers_block_type=["linear_attention", "moe", "full_attention", "moe"]), {},
+                       NEMOTRON_H + ["intermediate_size"]),
+    "nemotron-h-moe-plain": ("NemotronH", dict(SIZES, num_key_value_heads=3, head_dim=16, mamba_num_heads=4, mamba_head_dim=16,
+                                               n_groups=2, ssm_state_size=24, n_routed_experts=5, num_experts_per_tok=2,
+                                               moe_intermediate_size=28, moe_shared_expert_intermediate_size=20,
+                                               norm_topk_prob=False,
+                                               layers_block_type=["linear_attention", "moe", "full_attention", "mlp"]),
+                             {"layers_block_type": None, "hybrid_override_pattern": "ME*-", "num_hidden_layers": 7,
+                              **without("layer_norm_epsilon", "routed_scaling_factor", "mamba_hidden_act")},
+                             NEMOTRON_H + ["num_hidden_layers"]),
+    "olmo-hybrid": ("OlmoHybrid", dict(SIZES, num_key_value_heads=1, num_hidden_layers=3, **DELTA, rms_norm_eps=1e-3, attention_bias=True,
+                                       linear_conv_kernel_dim=3, **rope(3e3),
+                                       layer_types=["linear_attention", "full_attention", "linear_attention"]), {},
+                    OLMO_HYBRID, PROMPTS,  # as published; the class writes the name of the other layers' norm
+                    {"model.layers.1.feedforward_layer_norm": "model.layers.1.post_attention_layernorm"}),
+    "olmo-hybrid-plain": ("OlmoHybrid", dict(SIZES, hidden_size=64, num_attention_heads=2, linear_allow_neg_eigval=False,
+                                             tie_word_embeddings=True, layer_types=LINEAR),
+                          {"rope_parameters": {"rope_theta": None, "rope_type": "default"},
+                           **without("rms_norm_eps", "num_key_value_heads", "linear_num_key_heads", "linear_num_value_heads",
+                                     "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim")},
+                          OLMO_HYBRID),
 }
 
 
@@ -898,7 +1041,8 @@ def class_of(kind, generates=True):
 
 
 def renamed(name, names):
-    return next((new + name[len(old):] for old, new in names.items() if name.startswith(old)), name)
+    """The name in the file; None: the file has other tensors in place of this one."""
+    return next((new and new + name[len(old):] for old, new in names.items() if name.startswith(old)), name)
 
 
 # Scores of these are not scaled down, so a rounded key moves a softmax far: how far the class is from its own logits in 16 bits.
@@ -911,6 +1055,15 @@ def away(model, prompt):
     want = torch.tensor(prompt["logits"])
     got = model(torch.tensor([prompt["ids"]]), use_cache=False).logits[0, -1].float()
     return float(f"{float((got - want).abs().max() / want.abs().max()):.3g}")
+
+
+def split_taps(tensors):
+    """OLMo Hybrid's convolutions of q, k and v as its files have them: the class writes one of them in three equal parts."""
+    for name in [n for n in tensors if n.endswith(".q_conv1d.weight")]:
+        names = [name.replace("q_conv1d", part + "_conv1d") for part in "qkv"]
+        rows = [len(tensors[n.replace("conv1d", "proj")]) for n in names]
+        tensors.update(zip(names, torch.cat([tensors[n] for n in names]).split(rows)))
+    return tensors
 
 
 def is_table(kind, name):
@@ -930,8 +1083,8 @@ def case(kind, settings, changes, idle=(), prompts=PROMPTS, names={}, more={}, h
     made.save_pretrained(room)
     path = room / "model.safetensors"
     with safe_open(path, "pt") as f:
-        tensors = {renamed(n, names): f.get_tensor(n) for n in f.keys() if not is_table(kind, n)}
-    tensors.update({n: torch.empty(shape) for n, shape in more.items()})
+        tensors = {renamed(n, names): f.get_tensor(n) for n in f.keys() if renamed(n, names) and not is_table(kind, n)}
+    tensors = split_taps(tensors | {n: torch.empty(shape) for n, shape in more.items()})
     config = json.loads((room / "config.json").read_text())
     if other:
         other = other(config)
