@@ -271,6 +271,19 @@ local classes = {
       c.experts.renorm, c.experts.transposed, c.experts.suffix = true, not newer, ""
     end,
   },
+  -- The text model of Qwen3-Omni
+  Qwen3OmniMoeThinkerForConditionalGeneration = {
+    type = "qwen3_omni_moe_text", kv_heads = 4, theta = 1000000.0, positions = 32768, mrope = true,
+    names = expert_names { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" },
+    set = function(config, c)
+      c.norm_heads = true
+      fields.same_bias(config, c, "attention_bias")
+      qwen_experts(config, c, 128, 8, 768)
+      c.experts.renorm = config:flag("norm_topk_prob", true)
+      for _, name in ipairs { "max_window_layers", "shared_expert_intermediate_size", "sliding_window", "use_qk_norm",
+                              "use_sliding_window" } do config:value(name) end -- the class does not read these
+    end,
+  },
   Qwen2MoeForCausalLM = {
     type = "qwen2_moe", kv_heads = 16, positions = 32768,
     names = expert_names {
@@ -510,6 +523,18 @@ local classes = {
       if config:flag("use_qk_norm", false) then
         c.norm_heads, c.names.q_norm, c.names.k_norm = true, "self_attn.q_norm", "self_attn.k_norm"
       end
+    end,
+  },
+  -- The text model of GLM-4.5V
+  Glm4vMoeForConditionalGeneration = {
+    type = "glm4v_moe_text", eps = 1e-5, kv_heads = 8, partial = 0.5, positions = 65536, mrope = true,
+    names = with(expert_names {}, shared_names),
+    set = function(config, c)
+      c.qkv_bias = config:flag("attention_bias", true)
+      deepseek_experts(config, c, { first = 1, count = 128, ffn = 1408, k = 8, shared = 1, scale = 1.0, groups = 1, kept = 1,
+                                    further = 1 })
+      sigmoid_experts(config, c)
+      config:only("use_qk_norm", "false: the class does not read it", false)
     end,
   },
   SolarOpenForCausalLM = {

@@ -267,7 +267,7 @@ function hf.rope(config, head_dim, positions, names, class)
     made = scaled[kind](at, theta, dim, positions, beside)
   end
   local known = { type = true, original_max_position_embeddings = true }
-  if class and class.mrope then known.mrope_section, known.mrope_interleaved = true, true end
+  if class and class.mrope then known.mrope_section, known.mrope_interleaved, known.interleaved = true, true, true end
   for _, name in ipairs(class and class.rope_fields or {}) do known[name] = true end
   if at and (made.freqs or class) then at:known(known) end
   return made
