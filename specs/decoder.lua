@@ -58,6 +58,8 @@ local fields = {
   norm_each = config.word({ "", "matrix", "stack" }, ""),           -- each head has its own gain: rows of a matrix; tensors norms.*
   norm_rotated = config.flag(false),                                -- rotated heads are normed; without names.q_norm without gain
   norm_values = config.flag(false),                                 -- heads of values are normed, without gain
+  v_head_dim = config.count(0, 1024, 0),                            -- elements of a value, fewer than of a key; 0: head_dim
+  values_scale = config.number(0, 2 ^ 20, 1),                       -- values * scale
   values_of_keys = config.flag(false),                              -- the product that gives keys gives values, too
   layer_width = config.count(0, 2 ^ 16, 0),                         -- of what a layer reads of the tokens' embeddings beside h
   layer_rows = config.count(0, 2 ^ 24, 0),                          -- of the table for these, for all layers
@@ -115,6 +117,7 @@ end
 -- q [T, H*E], k and v [T, G*E]; of a layer that reads those of another one q alone
 local function projections(c, x, name)
   local q, kv, n = c.heads * c.head_dim, c.kv_heads * c.head_dim, c.names
+  local of_v = c.v_head_dim > 0 and c.kv_heads * c.v_head_dim or kv
   if c.shared then return project(x, name .. n.q, q, c.qkv_bias) end
   if c.values_of_keys then
     local k = project(x, name .. n.k, kv, c.qkv_bias)
@@ -122,7 +125,7 @@ local function projections(c, x, name)
   end
   if not n.qkv then
     return project(x, name .. n.q, q, c.qkv_bias), project(x, name .. n.k, kv, c.qkv_bias),
-           project(x, name .. n.v, kv, c.qkv_bias)
+           project(x, name .. n.v, of_v, c.qkv_bias)
   end
   local w, b = weights(name .. n.qkv, q + 2 * kv, c.hidden, c.qkv_bias)
   local block, of_q, of_kv = (q + 2 * kv) // c.groups, q // c.groups, kv // c.groups
@@ -166,6 +169,7 @@ local function attention(c, x, name, layer)                         -- x [T, D]
     if not c.clip_first then q, k, v = clipped(c, q), clipped(c, k), clipped(c, v) end
     q, k, v = nn.split_heads(q, c.heads), nn.split_heads(k, c.kv_heads), nn.split_heads(v, c.kv_heads)
   end
+  if c.v_head_dim > 0 then v = nn.join(v, nn.slice(k, 0, c.head_dim - c.v_head_dim)) end -- as long as a key; nobody reads the end
   if not c.norm_rotated then q, k = normed(true) end
   if v and c.norm_values then v = nn.rmsnorm(v, nil, c.norm_eps) end
   local window = c.windows[layer + 1] or 0
@@ -198,7 +202,8 @@ local function attention(c, x, name, layer)                         -- x [T, D]
     k, v = table.unpack(c.caches[c.shared or layer])
     y = nn.attend_full(q, k, v, options)
   end
-  y = nn.join_heads(y)                                              -- [T, H*E]
+  if c.v_head_dim > 0 then y = nn.slice(y, 0, c.v_head_dim) end
+  y = c.values_scale * nn.join_heads(y)                             -- [T, H*E]
   if c.names.attention_gate then y = y * nn.act(project(x, name .. c.names.attention_gate, nn.width(y)), "sigmoid") end
   return project(y, name .. c.names.out, c.hidden, c.out_bias)
 end

@@ -601,7 +601,9 @@ local function read(config, class, encoder, head)
       if at then c.names[part] = without_star(at) end
     end
   end
-  local model = { positions = positions, vocab = c.vocab, encoder = encoder, whole = c.prefix_tail and true or nil }
+  local longest = c.longest or positions
+  c.longest = nil
+  local model = { positions = longest, vocab = c.vocab, encoder = encoder, whole = c.prefix_tail and true or nil }
   if encoder then c.left_out = { "score.", "qa_outputs.", table.unpack(c.left_out) } end
   if head then
     local classifier = classify(config, c, head, model)
@@ -615,7 +617,9 @@ end
 
 -- Parts that nn.* does not have, by the beginning of an architecture's name.
 local lacking = {
-  Lfm2 = "convolutions", Lfm3 = "convolutions",
+  Lfm2 = "convolutions", Lfm3 = "convolutions", JetMoe = "experts in attention", Laguna = "gates that are a softplus",
+  Doge = "gates that are a softplus", DiffLlama = "scores whose weights are computed of weights", PaliGemma = "a prefix that sees all of itself",
+  LongcatFlash = "experts that give back their input", Mllama = "attention to images in its layers",
 }
 for _, name in ipairs { "Bamba", "FalconH1", "FalconMamba", "Jamba", "KimiLinear", "Mamba", "MiniMaxForCausalLM",
                         "MiniMaxText01", "NemotronH", "OlmoHybrid", "Qwen3Next", "Qwen3_5", "RecurrentGemma", "Rwkv", "Zamba" } do

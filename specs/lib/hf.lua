@@ -294,4 +294,15 @@ function hf.two_ropes(config, head_dim, positions, near_dim, both)
   return made, other
 end
 
+-- The same of classes whose layers of both kinds may turn a part of each head. class: fields of hf.rope's class for both.
+function hf.ropes_by_kind(config, head_dim, positions, class)
+  local new, made = config:inside("rope_parameters"), {}
+  for i, kind in ipairs { "full_attention", "sliding_attention" } do
+    local values = new and new:inside(kind) or config:refuse("rope_parameters", "an object with " .. kind)
+    made[i] = hf.rope(hf.file(config.path, { rope_parameters = values.values }), head_dim, positions, nil, class)
+  end
+  new:known {}
+  return made[1], made[2]
+end
+
 return hf

@@ -66,6 +66,11 @@ MOE_LONGROPE = dict(rope_type="longrope", rope_theta=900.0, original_max_positio
 TWO_ROPES_ = {"full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 3e3},
               "sliding_attention": {"rope_type": "default", "rope_theta": 40.0}}
 
+PARTIAL_ROPES = {"full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 3e3, "partial_rotary_factor": 0.5},
+                 "sliding_attention": {"rope_type": "default", "rope_theta": 40.0, "partial_rotary_factor": 0.25}}
+INDEX = ["index_head_dim", "index_n_heads", "indexer_types", "num_nextn_predict_layers"]
+MIMO = ["num_nextn_predict_layers"]
+
 # Names of checkpoints of classes that read images, as some versions of transformers write them.
 NEWER = {"language_model.model.": "model.language_model.", "language_model.lm_head.": "lm_head.",
          "vision_tower.": "model.vision_tower.", "multi_modal_projector.": "model.multi_modal_projector."}
@@ -585,6 +590,39 @@ CASES = {
              ["first_k_dense_replace"]),
     "axk1-plain": ("AXK1", dict(LATENT_A, n_group=1, topk_group=1, rope_interleave=False, attention_bias=True, norm_topk_prob=False,
                                 rms_norm_eps=1e-3), {"mlp_layer_types": None, "first_k_dense_replace": 1, **without("routed_scaling_factor")}),
+    "deepseek-v3.2": ("DeepseekV32", dict(LATENT, q_lora_rank=20, n_group=3, topk_group=2, routed_scaling_factor=1.7, index_topk=64,
+                                          index_head_dim=16, index_n_heads=2, rms_norm_eps=1e-3, **LATENT_YARN), {},
+                      INDEX + ["first_k_dense_replace"]),
+    "deepseek-v3.2-plain": ("DeepseekV32", dict(LATENT, q_lora_rank=24, n_group=1, topk_group=1, attention_bias=True,
+                                                norm_topk_prob=False, index_head_dim=16, index_n_heads=2),
+                            without("mlp_layer_types", "layer_types", "rms_norm_eps", "index_topk", "rope_parameters"), INDEX),
+    "glm5": ("GlmMoeDsa", dict(LATENT, q_lora_rank=20, n_group=3, topk_group=2, routed_scaling_factor=1.7, index_topk=64,
+                               index_head_dim=16, index_n_heads=2, num_hidden_layers=3, mlp_layer_types=["sparse", "dense", "sparse"],
+                               indexer_types=["full", "shared", "full"], **rope(3e3)), {}, INDEX + ["first_k_dense_replace"]),
+    "glm5-plain": ("GlmMoeDsa", dict(LATENT, q_lora_rank=24, n_group=1, topk_group=1, attention_bias=True, tie_word_embeddings=True,
+                                     norm_topk_prob=False, index_head_dim=16, index_n_heads=2),
+                   without("mlp_layer_types", "layer_types", "rms_norm_eps", "index_topk", "indexer_types", "rope_parameters"), INDEX),
+    "mistral4": ("Mistral4", dict(LATENT, q_lora_rank=20, n_group=3, topk_group=2, routed_scaling_factor=1.7, rms_norm_eps=1e-3,
+                                  rope_parameters={**LATENT_YARN["rope_parameters"], "llama_4_scaling_beta": 0.6,
+                                                   "max_position_embeddings": 72}), {}),
+    "mistral4-plain": ("Mistral4", dict(LATENT, q_lora_rank=None, n_group=1, topk_group=1, rope_interleave=False,
+                                        norm_topk_prob=False, attention_bias=True, first_k_dense_replace=0, tie_word_embeddings=True),
+                       without("rope_parameters", "rms_norm_eps"), ["intermediate_size"]),
+    "mistral4-images": ("Mistral3ForConditionalGeneration",
+                        dict(text_config=dict(LATENT, model_type="mistral4", q_lora_rank=20, n_group=1, topk_group=1,
+                                              rope_parameters={**LATENT_YARN["rope_parameters"], "llama_4_scaling_beta": 0.6}),
+                             vision_config=dict(VISION, model_type="pixtral", head_dim=16), dtype="float32",
+                             tie_word_embeddings=False), without("text_config.tie_word_embeddings")),
+    "mimo-v2": ("MiMoV2Flash", dict(GQA, head_dim=48, v_head_dim=32, num_hidden_layers=3, n_routed_experts=6, num_experts_per_tok=3,
+                                    moe_intermediate_size=20, n_group=3, topk_group=2, routed_scaling_factor=1.7, sliding_window=5,
+                                    num_key_value_heads=1, attention_bias=True, rms_norm_eps=1e-3, attention_value_scale=0.6,
+                                    layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                                    mlp_layer_types=["sparse", "dense", "sparse"], rope_parameters=PARTIAL_ROPES), {}, MIMO),
+    "mimo-v2-plain": ("MiMoV2Flash", dict(GQA, n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=20, v_head_dim=24,
+                                          num_key_value_heads=1, num_attention_heads=4, norm_topk_prob=False, tie_word_embeddings=True),
+                      {"sliding_window_size": 6, "routed_scaling_factor": NULL, "attention_value_scale": NULL,
+                       **without("layer_types", "mlp_layer_types", "rope_parameters", "rms_norm_eps")},
+                      MIMO + ["sliding_window"]),
     "mellum": ("Mellum", dict(MOE_, num_hidden_layers=3, sliding_window=5, norm_topk_prob=False, attention_bias=True,
                               layer_types=["sliding_attention", "full_attention", "sliding_attention"],
                               mlp_layer_types=["sparse", "dense", "sparse"], rms_norm_eps=1e-3, rope_parameters=TWO_ROPES_), {}, MTP),
