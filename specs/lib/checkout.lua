@@ -339,6 +339,8 @@ return function(checkout)
     return file:value(key) and file:count(key, 0, vocab - 1) or nil
   end
   local context = hf.context(model.positions)
+  local source = seq2seq and model.source ~= model.positions and (tonumber(ftx.override("limits.source") or nil) or
+    math.min(model.source, 4096)) or nil
   ftx.model {
     name = checkout.name,
     graph = model.graph,
@@ -348,7 +350,7 @@ return function(checkout)
     eos = ends(generation, vocab),
     precision = { weights = config:word(config:value("dtype") and "dtype" or "torch_dtype", types, "float32") },
     limits = { sequences = SEQUENCES, context = context,
-               tokens = math.max(512, (seq2seq or model.encoder or model.whole) and context or 0) },
+               tokens = math.max(512, (seq2seq or model.encoder or model.whole) and context or 0, source or 0), source = source },
     start = seq2seq and (id("decoder_start_token_id") or id("bos_token_id")) or nil,
     pad = id("pad_token_id"),
     pooling = vector.pooling,
