@@ -79,6 +79,9 @@ local fields = {
   logits_scale = config.number(0, 2 ^ 20, 1),
   logits_cap = config.number(0, 2 ^ 20, 0),                         -- cap * tanh(logit / cap); 0: none
   tie_embeddings = config.flag(false),
+  head_dense_bias = config.flag(false),                             -- of names.head_dense, a linear before the head with an
+  head_activation = config.word(config.activations, "gelu_erf"),    -- activation and a norm, names.head_norm
+  source = config.options({}),                                      -- fields of the encoder of a model that reads a source
   classes = config.count(0, 2 ^ 20, 0),                             -- of an encoder: rows of names.classifier; 0: none
   classes_of = config.word({ "text", "first", "mean", "tokens" }, "text"), -- of its last token, first one, of all, or of each.
                                                                     -- With names.dense a linear and gelu are before them
@@ -211,8 +214,9 @@ end
 local function feed_forward(c, x, name)                             -- x [T, D]
   local n, y = c.names, nil
   if n.gate_up then
-    local w = nn.weight(name .. n.gate_up .. ".weight", { 2 * c.ffn, c.hidden })
-    y = nn.glu(nn.linear(x, nn.rows(w, 0, c.ffn)), nn.linear(x, nn.rows(w, c.ffn, c.ffn)), c.activation)
+    local w, b = weights(name .. n.gate_up, 2 * c.ffn, c.hidden, c.ffn_bias)
+    local function half(from) return nn.linear(x, nn.rows(w, from, c.ffn), b and nn.rows(b, from, c.ffn)) end
+    y = nn.glu(half(0), half(c.ffn), c.activation)
   elseif n.gate then
     local gate = project(x, name .. n.gate, c.ffn, c.ffn_bias)
     if c.ffn_cut > -64 then                                         -- relu(gate - (mean + ffn_cut * deviation))
@@ -275,6 +279,17 @@ local function layer_of_rows(c, rows, i, inputs)
   return rows
 end
 
+-- Every token sees all of its source, the encoder's states.
+local function attention_to_source(c, x, name)                      -- x [T, D]
+  local n = c.names
+  local function heads(x, part, count)
+    return nn.split_heads(project(x, name .. part, count * c.head_dim, c.qkv_bias), count)
+  end
+  local source = nn.cross_cache(heads(c.states, n.source_k, c.kv_heads), heads(c.states, n.source_v, c.kv_heads))
+  local y = nn.attend_cross(heads(x, n.source_q, c.heads), source, { scale = c.scale, softcap = c.scores_cap })
+  return project(nn.join_heads(y), name .. n.source_out, c.hidden, c.out_bias)
+end
+
 local function layer(c, h, i, inputs)                               -- h [T, D]
   if c.own[i + 1] then c = setmetatable(c.own[i + 1], { __index = c }) end
   local n, name = c.names, c.names.layers .. i .. "."
@@ -283,6 +298,10 @@ local function layer(c, h, i, inputs)                               -- h [T, D]
   if n.after_attention then y = norm(c, y, name .. n.after_attention) end
   local sum = (c.normed_residual > 0 and c.normed_residual * x or h) + c.residual_scale * y
   if n.attention_sum_norm then sum = norm(c, sum, name .. n.attention_sum_norm) end
+  if c.states then
+    y = attention_to_source(c, norm(c, sum, name .. n.source_norm), name)
+    sum = sum + norm(c, y, name .. n.after_source)
+  end
   if not c.parallel then x = sum end
   if n.ffn_norm then x = norm(c, c.parallel and h or sum, name .. n.ffn_norm) end
   local dense = not c.experts.count or (c.experts.dense and c.experts.dense[i + 1])
@@ -296,19 +315,9 @@ local function layer(c, h, i, inputs)                               -- h [T, D]
   return h
 end
 
-return function(given)
-  local c = config.read("decoder", given, fields)
+-- What the layers make of the tokens, [T, D]; the embedding, and its columns.
+local function states(c)
   local n = c.names
-  config.check_heads("decoder", c)
-
-  local encoder = c.attention ~= "cache"
-  local unused = { (c.tie_embeddings or encoder) and n.head .. ".weight" or nil }
-  if encoder and c.head_bias then table.insert(unused, n.head .. ".bias") end
-  for _, name in ipairs(c.unused) do table.insert(unused, name) end
-  nn.checkpoint {
-    prefixes = { n.prefix }, unused = unused, heads = c.left_out,
-    copies = c.tie_embeddings and not encoder and { n.head .. ".weight", n.embedding .. ".weight" } or nil,
-  }
   local width = c.embedding_width > 0 and c.embedding_width or c.hidden
   local embedding = nn.weight(n.embedding .. ".weight", { c.vocab, width })
   local h = c.embedding_scale * nn.embed(nn.ids(), embedding)
@@ -328,9 +337,34 @@ return function(given)
   else
     for i = 0, c.layers - 1 do h = layer(c, h, i, inputs) end
   end
+  return h, embedding, width
+end
+
+return function(given)
+  local c = config.read("decoder", given, fields)
+  local n = c.names
+  config.check_heads("decoder", c)
+
+  local encoder = c.attention ~= "cache"
+  local unused = { (c.tie_embeddings or encoder) and n.head .. ".weight" or nil }
+  if encoder and c.head_bias then table.insert(unused, n.head .. ".bias") end
+  for _, name in ipairs(c.unused) do table.insert(unused, name) end
+  nn.checkpoint {
+    prefixes = { n.prefix }, unused = unused, heads = c.left_out,
+    copies = c.tie_embeddings and not encoder and { n.head .. ".weight", n.embedding .. ".weight" } or nil,
+  }
+  if c.source.names then
+    nn.checkpoint { prefixes = { c.source.names.prefix } }
+    local of_source = setmetatable(c.source, { __index = c })
+    c.states = norm(of_source, states(of_source), of_source.names.final_norm) -- [T, D]
+  end
+  local h, embedding, width = states(c)                             -- [T, D]
   if not encoder then h = nn.select_last(h) end                     -- [S, D]
   if n.final_norm then h = norm(c, h, n.final_norm) end
   if n.embedding_out then h = project(h, n.embedding_out, width) end
+  if n.head_dense and not encoder then
+    h = norm(c, nn.act(project(h, n.head_dense, c.hidden, c.head_dense_bias), c.head_activation), n.head_norm)
+  end
   if encoder and c.classes > 0 then
     if c.classes_of == "tokens" then return nn.vectors(project(h, n.classifier, c.classes, true)) end
     local function dense(x) return n.dense and nn.act(project(x, n.dense, c.hidden, true), "gelu_erf") or x end

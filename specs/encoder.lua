@@ -27,6 +27,7 @@ local fields = {
   positions = config.count(0, 2 ^ 20, 0),                           -- rows of learned positions
   first_position = config.count(0, 2 ^ 20, 0),                      -- row of the first token's position
   types = config.count(0, 1024, 0),
+  tasks = config.count(0, 1024, 0),                                 -- rows of names.tasks, of which all tokens have the first
   norm_first = config.flag(false),                                  -- norms before the blocks and at the end; else after sums
   first_norm = config.flag(true),                                   -- with norm_first: the first block has a norm
   norm_eps = config.number(0, 1, 1e-12),
@@ -187,6 +188,10 @@ return function(given)
   local h = c.embedding_scale * nn.embed(nn.ids(), table_of(n.embedding, c.vocab)) -- [T, columns]
   if c.types > 0 then h = h + nn.types(table_of(n.types, c.types)) end
   if n.positions then h = h + nn.positions(table_of(n.positions, c.positions), c.first_position) end
+  if c.tasks > 0 then                                               -- a norm of zeros is its bias
+    local first = nn.rows(nn.stack(n.tasks .. ".weight", { c.tasks, columns }), 0, columns)
+    h = h + nn.layernorm(0 * h, nil, first, 1)
+  end
   local normed = n.embedding_norm
   if normed and not c.norm_projected then h = norm(c, h, normed) end
   if c.project or columns ~= c.hidden then h = blocks.project(h, n.project, c.hidden, c.project_bias) end

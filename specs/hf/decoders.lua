@@ -537,12 +537,11 @@ local function classify(config, c, head, model)
   return of_tokens == "qa_outputs" and of_tokens or "score"
 end
 
+-- The fields of decoder.lua, and the longest text.
 -- encoder: the class without its head; head: with a classifier in its place: ForSequenceClassification, of the text's last
 -- token, or a head of each token
-local function read(config, class, encoder, head)
+function readers.parts(config, class, encoder, head)
   local field = setmetatable({}, { __index = class.fields })
-  local other = class.instead and class.instead(config)
-  if other then return read(config, classes[other], encoder, head) end
   if class.before then class.before(config) end
   for name, old in pairs(class.older) do
     if config.values[old] ~= nil then field[name] = old end
@@ -590,6 +589,13 @@ local function read(config, class, encoder, head)
       table.insert(c.left_out, prefix .. string.sub(c.left_out[i], 1 + #c.names.prefix))
     end
   end
+  return c, positions
+end
+
+local function read(config, class, encoder, head)
+  local other = class.instead and class.instead(config)
+  if other then return read(config, classes[other], encoder, head) end
+  local c, positions = readers.parts(config, class, encoder, head)
   if encoder and c.prefix_tail then
     local by = ftx.override("pooling")
     ftx.refuse(by and "-D pooling=" .. by or config.path, "tokens of this model see all of a prompt but its end; " ..

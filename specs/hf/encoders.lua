@@ -36,14 +36,6 @@ local function pooler(config, c, head, name)
   c.pooling, c.names.dense = "first", name
 end
 
--- RoPE of a kind of layer; old: its theta in older files, with the class's.
-local function modern_rope(config, kind, head_dim, positions, old, theta)
-  local new = config:inside("rope_parameters")
-  local values = new and new:inside(kind)
-  return hf.rope(hf.file(config.path, { rope_parameters = values and values.values }), head_dim, positions, nil,
-                 { theta = config:number(old, 1, 1e12, theta) })
-end
-
 -- Layers of a window and layers that see all: layer_types, or each n-th sees all.
 local function modern_windows(config, layers)
   local list, made = config:value("layer_types"), {}
@@ -355,8 +347,8 @@ local classes = {
       config:only("position_embedding_type", "absolute: the class does not read it", "absolute")
       config:value("layer_norm_eps") -- norm_eps is read
       c.windows = modern_windows(config, c.layers)
-      c.rope = modern_rope(config, "full_attention", head_dim, positions, "global_rope_theta", 160000.0)
-      c.rope_windowed = modern_rope(config, "sliding_attention", head_dim, positions, "local_rope_theta", 10000.0)
+      c.rope = hf.rope_of_kind(config, "full_attention", head_dim, positions, "global_rope_theta", 160000.0)
+      c.rope_windowed = hf.rope_of_kind(config, "sliding_attention", head_dim, positions, "local_rope_theta", 10000.0)
       if not c.outputs and not rawget(hf.token_heads, head) then return end
       if c.outputs then c.pooling = config:word("classifier_pooling", { cls = "first", mean = "mean" }, "cls") end
       c.dense_bias = config:flag("classifier_bias", false)
@@ -428,12 +420,13 @@ local classes = {
       if c.outputs then first_token(c, "pooler.dense", "tanh", "classifier") else pooler(config, c, head, "pooler.dense") end
     end,
   },
-  Ernie = {                                                         -- 1.0; 2.0 and 3.0 have embeddings of tasks
-    prefixes = { "ernie." }, classifies = true, sizes = base, names = { positions = "embeddings.position_embeddings" },
+  Ernie = {                                                         -- 2.0 and 3.0 have embeddings of tasks, of which the first is read
+    prefixes = { "ernie." }, classifies = true, sizes = base,
+    names = { positions = "embeddings.position_embeddings", tasks = "embeddings.task_type_embeddings" },
     set = function(config, c, positions, _, head)
       bert_positions(config, c, positions)
-      config:only("use_task_id", "false: embeddings of tasks are not computed", false)
-      config:value("task_type_vocab_size")
+      local tasks = config:count("task_type_vocab_size", 1, 1024, 3)
+      c.tasks = config:flag("use_task_id", false) and tasks or 0
       if c.outputs then first_token(c, "pooler.dense", "tanh", "classifier") else pooler(config, c, head, "pooler.dense") end
     end,
   },

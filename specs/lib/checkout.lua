@@ -35,7 +35,7 @@ end
 -- The architecture that is read and whose name begins most like this one, of several the shortest; else one of its kind.
 local function nearest(config, name)
   local best, length = nil, 3
-  local known = { "GPT2LMHeadModel", "OpenAIGPTLMHeadModel" }
+  local known = { "GPT2LMHeadModel", "OpenAIGPTLMHeadModel", "T5GemmaForConditionalGeneration" }
   for class in pairs(decoders.classes) do table.insert(known, class) end
   for class in pairs(seq2seqs.classes) do table.insert(known, class) end
   for encoder in pairs(encoders) do table.insert(known, encoder .. "Model") end

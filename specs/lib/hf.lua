@@ -294,6 +294,14 @@ function hf.two_ropes(config, head_dim, positions, near_dim, both)
   return made, other
 end
 
+-- RoPE of a kind of layer; old: its theta in older files, with the class's.
+function hf.rope_of_kind(config, kind, head_dim, positions, old, theta)
+  local new = config:inside("rope_parameters")
+  local values = new and new:inside(kind)
+  return hf.rope(hf.file(config.path, { rope_parameters = values and values.values }), head_dim, positions, nil,
+                 { theta = config:number(old, 1, 1e12, theta) })
+end
+
 -- The same of classes whose layers of both kinds may turn a part of each head. class: fields of hf.rope's class for both.
 function hf.ropes_by_kind(config, head_dim, positions, class)
   local new, made = config:inside("rope_parameters"), {}

@@ -68,6 +68,7 @@ TWO_ROPES_ = {"full_attention": {"rope_type": "linear", "factor": 2.0, "rope_the
 
 PARTIAL_ROPES = {"full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 3e3, "partial_rotary_factor": 0.5},
                  "sliding_attention": {"rope_type": "default", "rope_theta": 40.0, "partial_rotary_factor": 0.25}}
+CLS = ["cls_token_id", "initializer_cutoff_factor", "mlp_dropout"]
 INDEX = ["index_head_dim", "index_n_heads", "indexer_types", "num_nextn_predict_layers"]
 MIMO = ["num_nextn_predict_layers"]
 
@@ -623,6 +624,15 @@ CASES = {
                       {"sliding_window_size": 6, "routed_scaling_factor": NULL, "attention_value_scale": NULL,
                        **without("layer_types", "mlp_layer_types", "rope_parameters", "rms_norm_eps")},
                       MIMO + ["sliding_window"]),
+    "modernbert-decoder": ("ModernBertDecoder",
+                           dict(SIZES, num_hidden_layers=3, local_attention=8, norm_eps=1e-3, attention_bias=True, mlp_bias=True,
+                                norm_bias=True, classifier_bias=True, classifier_activation="relu", decoder_bias=False,
+                                rope_parameters=TWO_ROPES_, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                                tie_word_embeddings=False, hidden_activation="silu"), {}, CLS),
+    "modernbert-decoder-old": ("ModernBertDecoder", dict(SIZES, num_hidden_layers=3, local_attention=10, cls_token_id=1, sep_token_id=2),
+                               {"global_attn_every_n_layers": 2, "global_rope_theta": 900.0, "local_rope_theta": 30.0,
+                                **without("rope_parameters", "layer_types", "norm_eps", "hidden_activation", "decoder_bias",
+                                          "classifier_activation")}, CLS),
     "mellum": ("Mellum", dict(MOE_, num_hidden_layers=3, sliding_window=5, norm_topk_prob=False, attention_bias=True,
                               layer_types=["sliding_attention", "full_attention", "sliding_attention"],
                               mlp_layer_types=["sparse", "dense", "sparse"], rms_norm_eps=1e-3, rope_parameters=TWO_ROPES_), {}, MTP),
@@ -1245,6 +1255,8 @@ ENCODERS = {
                      DROPPED + ["output_embedding_size", "classifier_dropout_prob"]),
     "ernie-1": ("ErnieModel", E, {}, DROPPED + ["task_type_vocab_size"]),
     "ernie-1-head": ("ErnieForSequenceClassification", dict(E, num_labels=3), without("use_task_id"), DROPPED + ["task_type_vocab_size"]),
+    "ernie-3": ("ErnieModel", dict(E, use_task_id=True, task_type_vocab_size=4, type_vocab_size=4), {}, DROPPED),
+    "ernie-3-tokens": ("ErnieForTokenClassification", dict(E, use_task_id=True, num_labels=3), without("task_type_vocab_size"), DROPPED),
     "data2vec": ("Data2VecTextModel", dict(E, pad_token_id=1), {}, DROPPED),
     "data2vec-head": ("Data2VecTextForSequenceClassification", dict(E, num_labels=2), {}, DROPPED),
     "jina-v3": ("JinaEmbeddingsV3Model", dict(E, **rope(500.0), type_vocab_size=1), {}, DROPPED),
