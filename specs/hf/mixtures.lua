@@ -298,7 +298,72 @@ local function dbrx_experts(config, c, at, harmless)
   at:known(harmless)
 end
 
+-- Fields of how many experts there are, and shared ones: those of DeepSeek, or of the models' own files.
+local function expert_keys(config)
+  if config.values.n_routed_experts ~= nil then return "n_routed_experts", "n_shared_experts" end
+  return "num_experts", "num_shared_experts"
+end
+
+-- Ling 2.0 and Sarvam: layers of GLM-4.5 with one matrix for queries, keys and values. own: the class's values.
+local function bailing(type, own)
+  return {
+    type = type, kv_heads = own.kv_heads, head_dim = own.head_dim, theta = own.theta, positions = own.positions,
+    names = with(expert_names {}, {
+      embedding = "model.word_embeddings", qkv = "attention.query_key_value", out = "attention.dense",
+      router_choice = "mlp.gate.expert_bias", shared_gate = "mlp.shared_experts.gate_proj", shared_up = "mlp.shared_experts.up_proj",
+      shared_down = "mlp.shared_experts.down_proj",
+    }),
+    set = function(config, c)
+      c.qkv_bias = config:flag("use_qkv_bias", config:flag("attention_bias", false))
+      own.key, own.shared_key = expert_keys(config)
+      deepseek_experts(config, c, own)
+      sigmoid_experts(config, c)
+      if config:flag("use_qk_norm", own.norms) then
+        c.norm_heads, c.names.q_norm, c.names.k_norm = true, "attention.query_layernorm", "attention.key_layernorm"
+      end
+      config:only("score_function", "sigmoid", "sigmoid")
+      config:only("moe_router_enable_expert_bias", "true", true)
+      config:only("use_bias", "false", false)
+      config:only("use_rmsnorm", "true", true)
+      config:only("moe_shared_expert_intermediate_size", "moe_intermediate_size times num_shared_experts", c.experts.shared)
+      for _, name in ipairs { "embedding_dropout", "output_dropout", "router_dtype", "max_window_layers", "sliding_window",
+                              "use_sliding_window" } do config:value(name) end
+    end,
+  }
+end
+
 local classes = {
+  -- Ling 2.0 and Ring 2.0, as published
+  BailingMoeV2ForCausalLM = bailing("bailing_moe_v2", {
+    kv_heads = 4, theta = 600000.0, positions = 16384, count = 256, shared = 1,
+    ffn = 512, k = 8, first = 1, scale = 2.5, groups = 8, kept = 4, further = 0, norms = true,
+  }),
+  SarvamMoEForCausalLM = bailing("sarvam_moe", {
+    kv_heads = 4, head_dim = 64, theta = 8000000.0, positions = 131072, count = 128, shared = 1,
+    ffn = 1024, k = 6, first = 1, scale = 2.5, groups = 1, kept = 1, further = 0, norms = true,
+  }),
+  -- DeepSeek V3 without a vector of queries
+  SarvamMLAForCausalLM = {
+    type = "sarvam_mla", head_dim = 64, style = "neighbour", positions = 4096, fields = latent_fields,
+    names = with(expert_names {}, with(with({}, shared_names), latent_names)),
+    before = function(config)
+      local at = config:inside("rope_scaling")
+      if at and (at:value("rope_type") or at:value("type")) == "deepseek_yarn" then at.values.rope_type = "yarn" end
+      -- a derived number, which the model's own files have in another sense
+      config:value("head_dim")
+      config.values.head_dim = nil
+    end,
+    set = function(config, c)
+      local key, shared_key = expert_keys(config)
+      latent(config, c, { kv = 512, nope = 128, v = 128 })
+      deepseek_experts(config, c, { key = key, shared_key = shared_key, first = 1, count = 128, ffn = 2048, k = 8, shared = 1, scale = 2.5,
+                                    groups = 1, kept = 1, further = 0 })
+      sigmoid_experts(config, c)
+      config:only("q_head_dim", "qk_nope_head_dim and qk_rope_head_dim, " .. c.head_dim, c.head_dim)
+      if not config:flag("rope_interleave", true) then c.rope.style = "half" end
+      for _, name in ipairs { "topk_method", "scoring_func", "score_function" } do config:only(name, "noaux_tc", "noaux_tc", "sigmoid") end
+    end,
+  },
   Qwen3MoeForCausalLM = {
     type = "qwen3_moe", kv_heads = 4, positions = 32768,
     names = expert_names { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" },

@@ -53,6 +53,7 @@ end
 
 -- What transformers 5 has no class for but LlamaForCausalLM; names of tensors and defaults are their own.
 local llama_types = { exaone = true, internlm3 = true, iquestcoder = true }
+local other_types = { sarvam_mla = "DeepseekV3ForCausalLM", sarvam_moe = "Glm4MoeForCausalLM" } -- nor for these
 
 -- The architecture's name: of `architectures`, or that of this `model_type`.
 local function name_of(config)
@@ -63,6 +64,7 @@ local function name_of(config)
   end
   if type(name) ~= "string" then config:refuse("architectures", "a list with one name") end
   if name == "LlamaForCausalLM" and llama_types[kind or ""] then return decoders.types[kind] end
+  if type(kind) == "string" and rawget(other_types, kind) == name then return decoders.types[kind] end
   return name
 end
 

@@ -68,6 +68,7 @@ TWO_ROPES_ = {"full_attention": {"rope_type": "linear", "factor": 2.0, "rope_the
 
 PARTIAL_ROPES = {"full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 3e3, "partial_rotary_factor": 0.5},
                  "sliding_attention": {"rope_type": "default", "rope_theta": 40.0, "partial_rotary_factor": 0.25}}
+SARVAM = {"architectures": ["SarvamMoEForCausalLM"], "router_dtype": "fp32", "score_function": "sigmoid", "use_bias": False}
 CLS = ["cls_token_id", "initializer_cutoff_factor", "mlp_dropout"]
 INDEX = ["index_head_dim", "index_n_heads", "indexer_types", "num_nextn_predict_layers"]
 MIMO = ["num_nextn_predict_layers"]
@@ -633,6 +634,17 @@ CASES = {
                                {"global_attn_every_n_layers": 2, "global_rope_theta": 900.0, "local_rope_theta": 30.0,
                                 **without("rope_parameters", "layer_types", "norm_eps", "hidden_activation", "decoder_bias",
                                           "classifier_activation")}, CLS),
+    "sarvam": ("SarvamMoE", dict(GQA, n_routed_experts=6, num_experts_per_tok=3, moe_intermediate_size=20, n_shared_experts=2, n_group=3,
+                                 topk_group=2, routed_scaling_factor=1.7, rms_norm_eps=1e-3, attention_bias=True, **rope(3e3, 0.5)),
+               SARVAM, ["num_nextn_predict_layers", "router_dtype"]),
+    "sarvam-plain": ("SarvamMoE", dict(GQA, head_dim=64, num_key_value_heads=4, num_attention_heads=4, n_routed_experts=4, num_experts_per_tok=2,
+                                       moe_intermediate_size=20, norm_topk_prob=False, first_k_dense_replace=0, use_qk_norm=False),
+                     {**SARVAM, "num_experts": 4, "use_qkv_bias": False,
+                      **without("rope_parameters", "rms_norm_eps", "head_dim", "num_key_value_heads", "n_shared_experts", "n_group",
+                                "n_routed_experts", "topk_group", "routed_scaling_factor", "attention_bias")},
+                     ["num_nextn_predict_layers", "router_dtype", "intermediate_size"]),
+    "sarvam-mla": ("SarvamMLA", dict(LATENT, n_group=3, topk_group=2, routed_scaling_factor=1.7, rms_norm_eps=1e-3, **LATENT_YARN),
+                   without("q_lora_rank"), ["head_dim", "num_nextn_predict_layers"]),
     "mellum": ("Mellum", dict(MOE_, num_hidden_layers=3, sliding_window=5, norm_topk_prob=False, attention_bias=True,
                               layer_types=["sliding_attention", "full_attention", "sliding_attention"],
                               mlp_layer_types=["sparse", "dense", "sparse"], rms_norm_eps=1e-3, rope_parameters=TWO_ROPES_), {}, MTP),
