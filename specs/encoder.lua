@@ -3,7 +3,7 @@
 -- has.
 --
 -- `names` has the names of the tensors, without ".weight" and ".bias". A name that is missing or false is a part that
--- the model does not have.
+-- the model does not have. Without names.layers those of a layer have "%d" for its number.
 --
 -- T tokens of all texts, S texts, D hidden, H heads, E head_dim, F ffn.
 local nn = require "nn"
@@ -147,8 +147,18 @@ local function feed_forward(c, x, name)                             -- x [T, D]
   return blocks.project(y, name .. n.down, c.hidden, c.down_bias)   -- [T, D]
 end
 
+-- The same fields with the names of layer i: "attentions.%d.q_lin".
+local function numbered(c, i)
+  local names = setmetatable({}, { __index = function(_, part)
+    local name = c.names[part]
+    return name and string.format(name, i)
+  end })
+  return setmetatable({ names = names }, { __index = c })
+end
+
 local function layer(c, h, i)                                       -- h [T, D]
-  local n, name = c.names, c.shared[i + 1] or c.names.layers .. i .. "."
+  if not c.names.layers then c = numbered(c, i) end
+  local n, name = c.names, c.shared[i + 1] or c.names.layers and c.names.layers .. i .. "." or ""
   if c.norm_first then
     local x = (i > 0 or c.first_norm) and norm(c, h, name .. n.attention_norm) or h
     h = h + attention(c, x, name, i)
@@ -202,7 +212,7 @@ return function(given)
     h = layer(c, h, i)
     if i == 0 and c.convolution.size then h = norm(c, h + convolve(c, embedded), n.convolution_norm) end
   end
-  if c.norm_first then h = norm(c, h, n.final_norm) end
+  if c.norm_first and n.final_norm then h = norm(c, h, n.final_norm) end
   if c.pooling == "none" then return nn.vectors(h) end
   if c.pooling == "tokens" then return nn.vectors(head(c, h)) end   -- [T, outputs]
   return nn.vectors(h, head(c, pool(c, h)))

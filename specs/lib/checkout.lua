@@ -12,7 +12,7 @@ local SEQUENCES = 16 -- limits.sequences
 
 -- What may follow an encoder's name, and what is read in its place: for most heads the encoder alone.
 local heads = { Model = "Model", Encoder = "Model",                 -- Encoder: of DPR
-                ForSequenceClassification = "ForSequenceClassification", ForMaskedLM = "Model",
+                ForSequenceClassification = "ForSequenceClassification", ForMaskedLM = "Model", WithLMHeadModel = "Model",
                 ForPreTraining = "Model", ForTokenClassification = "ForTokenClassification",
                 ForQuestionAnswering = "ForQuestionAnswering",
                 ForMultipleChoice = "Model", ForNextSentencePrediction = "Model" }

@@ -1077,6 +1077,10 @@ def mpt_alibi(self, heads, length, alibi_bias_max=8, device=None):
 transformers.MptModel.build_mpt_alibi_tensor = mpt_alibi
 
 
+# With pre_norm Flaubert gives a layer cache[i], which the cache of this version does not have.
+transformers.EncoderDecoderCache.__getitem__ = lambda self, i: self
+
+
 def tensor(name, like):
     """Gains lie around 1: the vectors that are called weights. A router's biases lie around -3, so that all scores are below 0
     and an expert that were masked with 0 would be chosen."""
@@ -1240,6 +1244,9 @@ DEBERTA = dict(SIZES, relative_attention=True, pos_att_type=["p2c", "c2p"], posi
 ESM = dict(SIZES, layer_norm_eps=1e-3, mask_token_id=100)
 ESM_IDLE = DROPPED + ["mask_token_id", "esmfold_config", "vocab_list"]
 JINA = dict(E, position_embedding_type="alibi")
+XLM = dict(COMMON, emb_dim=48, n_layers=2, n_heads=3, max_position_embeddings=72, layer_norm_eps=1e-3)
+XLM_IDLE = ["asm", "embed_init_std", "end_n_top", "lang_id", "mask_index", "mask_token_id", "n_langs", "sinusoidal_embeddings", "start_n_top",
+            "unk_index", "use_lang_emb", "bos_index", "eos_index", "pad_index", "summary_type", "summary_use_proj", "summary_proj_to_labels", "summary_activation"]
 DEBERTA_1 = dict(SIZES, relative_attention=True, pos_att_type=["c2p", "p2c"], max_relative_positions=9, layer_norm_eps=1e-3)
 DEBERTA_IDLE = DROPPED + ["legacy", "pooler_dropout", "pooler_hidden_act"]
 
@@ -1269,6 +1276,11 @@ ENCODERS = {
     "ernie-1-head": ("ErnieForSequenceClassification", dict(E, num_labels=3), without("use_task_id"), DROPPED + ["task_type_vocab_size"]),
     "ernie-3": ("ErnieModel", dict(E, use_task_id=True, task_type_vocab_size=4, type_vocab_size=4), {}, DROPPED),
     "ernie-3-tokens": ("ErnieForTokenClassification", dict(E, use_task_id=True, num_labels=3), without("task_type_vocab_size"), DROPPED),
+    "xlm": ("XLMModel", XLM, {}, XLM_IDLE),
+    "xlm-head": ("XLMForSequenceClassification", dict(XLM, num_labels=3, gelu_activation=False, n_langs=3), {"n_words": 101}, XLM_IDLE[:-4]),
+    "xlm-tokens": ("XLMForTokenClassification", dict(XLM, num_labels=4), {"n_words": 101, **without("vocab_size", "layer_norm_eps")}, XLM_IDLE),
+    "flaubert": ("FlaubertModel", dict(XLM, pre_norm=True, gelu_activation=False), {}, XLM_IDLE),
+    "flaubert-head": ("FlaubertForSequenceClassification", dict(XLM, num_labels=2), without("pre_norm"), XLM_IDLE[:-4]),
     "data2vec": ("Data2VecTextModel", dict(E, pad_token_id=1), {}, DROPPED),
     "data2vec-head": ("Data2VecTextForSequenceClassification", dict(E, num_labels=2), {}, DROPPED),
     "jina-v3": ("JinaEmbeddingsV3Model", dict(E, **rope(500.0), type_vocab_size=1), {}, DROPPED),
@@ -1496,7 +1508,10 @@ def encode(model, ids, vector=None):
 
 
 def encoder_case(kind, settings, changes, idle=(), foreign=None, how=None):
-    made = case(kind, settings, changes, [*idle, *(NO_HEAD[1:] if kind.startswith(("Bart", "MBart")) else NO_HEAD)], None)
+    none = NO_HEAD[1:] if kind.startswith(("Bart", "MBart")) else NO_HEAD
+    if kind in ("XLMForSequenceClassification", "FlaubertForSequenceClassification"):
+        none = ["tie_word_embeddings", "summary_first_dropout"]
+    made = case(kind, settings, changes, [*idle, *none], None)
     model, config = made.pop("model"), made["config"]
     if foreign:
         made["config"] = foreign(model, config)
