@@ -299,6 +299,27 @@ local classes = {
       for _, name in ipairs { "full_attn_mod", "interpolate_factor" } do config:only(name, "1", 1) end
     end,
   },
+  -- Phi-4-multimodal as published: adapters for images and sounds stand beside each matrix, and are left out
+  Phi4MMForCausalLM = {
+    type = "phi4mm", eps = 1e-5, kv_heads = 8, positions = 131072,
+    names = { qkv = "self_attn.qkv_proj.base_layer", out = "self_attn.o_proj.base_layer", gate_up = "mlp.gate_up_proj.base_layer",
+              down = "mlp.down_proj.base_layer" },
+    set = function(config, c)
+      same_window(config, c)
+      for _, name in ipairs { "full_attn_mod", "interpolate_factor" } do config:only(name, "1", 1) end
+      for _, name in ipairs { "attention_bias", "lm_head_bias", "mlp_bias" } do config:only(name, "false", false) end
+      for _, name in ipairs { "audio_processor", "embd_layer", "img_processor", "speech_lora", "vision_lora" } do config:value(name) end
+      c.unused = {}
+      for _, part in ipairs { c.names.qkv, c.names.out, c.names.gate_up, c.names.down } do
+        local matrix = string.sub(part, 1, -#"base_layer" - 1)
+        for _, kind in ipairs { "speech", "vision" } do
+          table.insert(c.unused, "model.layers.*." .. matrix .. "lora_A." .. kind .. ".weight")
+          table.insert(c.unused, "model.layers.*." .. matrix .. "lora_B." .. kind .. ".weight")
+        end
+      end
+      c.left_out = { "model.embed_tokens_extend." }
+    end,
+  },
   GlmForCausalLM = {
     type = "glm", kv_heads = 2, head_dim = 128, eps = 1.5625e-7, partial = 0.5, style = "neighbour",
     positions = 131072, names = { gate_up = "mlp.gate_up_proj" }, set = glm,

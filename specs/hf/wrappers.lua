@@ -13,11 +13,11 @@ local glm_asr = {
 -- Of each class the model_type of the text model, where text_config has none. flat: the text model's fields may stand beside
 -- those of images; tied: the head is the embedding if no field says it; either: it is if one of the two parts of the file says
 -- so; named: another model_type that files have for it; own: what the text model has where text_config does not say it; unscaled:
--- the class does not multiply logits with logit_scale; part: the field that holds all of this, beside those of speech.
+-- the field by which the class, unlike the text model's, does not scale logits; part: the field that holds all of this, beside those of speech.
 local classes = {
   AudioFlamingo3ForConditionalGeneration = { "qwen2" },
-  AyaVisionForConditionalGeneration = { "cohere2", tied = true, unscaled = true },
-  Cohere2VisionForConditionalGeneration = { "cohere2", tied = true, unscaled = true },
+  AyaVisionForConditionalGeneration = { "cohere2", tied = true, unscaled = "logit_scale" },
+  Cohere2VisionForConditionalGeneration = { "cohere2", tied = true, unscaled = "logit_scale" },
   DeepseekVLForConditionalGeneration = { "llama", tied = true },
   DeepseekVLHybridForConditionalGeneration = { "llama", tied = true },
   Exaone4_5_ForConditionalGeneration = { "exaone4", named = "exaone4_5_text" },
@@ -31,6 +31,8 @@ local classes = {
   GlmAsrForConditionalGeneration = { "llama", tied = true, own = glm_asr },
   GlmOcrForConditionalGeneration = { "glm_ocr_text" },
   GotOcr2ForConditionalGeneration = { "qwen2", tied = true },
+  GraniteSpeechForConditionalGeneration = { "granite", tied = true, unscaled = "logits_scaling" },
+  GraniteSpeechPlusForConditionalGeneration = { "granite", tied = true, unscaled = "logits_scaling" },
   HyperCLOVAXVisionV2ForConditionalGeneration = { "hyperclovax", tied = true },
   Idefics2ForConditionalGeneration = { "mistral" },
   Idefics3ForConditionalGeneration = { "llama" },
@@ -87,6 +89,7 @@ local images = {
   vision_token_id = true, video_token_index = true, _pad_token_id = true,
   audio_config = true, audio_soft_tokens_per_image = true, audio_token_id = true, boa_token_id = true, boi_token_id = true,
   eoa_token_id = true, eoa_token_index = true, eoi_token_id = true, video_token_id = true, vision_soft_tokens_per_image = true,
+  encoder_config = true, has_lora_adapter = true, downsample_rate = true, projector_config = true, window_size = true,
   audio_bos_token_id = true, audio_end_token_id = true, audio_eos_token_id = true, audio_frame_step = true,
   audio_start_token_id = true, audio_token_index = true, aligner_config = true,
   hidden_size = true, high_res_vision_config = true, image_end_token_id = true, image_start_token_id = true,
@@ -118,7 +121,7 @@ local prefixes = { "language_model.", "model.language_model.", "model.text_model
 -- How the names of the other tensors begin, alone and behind "model.".
 local heads = { "talker.", "code2wav.", "token2wav.", "thinker.visual.", "thinker.audio_tower." }
 for _, name in ipairs {
-  "aligner.", "audio_tower.", "connector.", "embed_audio.", "embed_vision.", "generation_aligner.", "generation_embeddings.",
+  "aligner.", "audio_tower.", "connector.", "embed_audio.", "embed_vision.", "encoder.", "generation_aligner.", "generation_embeddings.",
   "generation_head.", "high_res_vision", "image_newline", "image_tower.", "mlp1.", "mlp_AR.", "mm_projector.", "multi_modal_projector.",
   "projector.", "video_tower.", "vision_encoder.", "vision_model.", "vision_projection.", "vision_projector.", "vision_tower.", "visual.",
   "visual_embeddings_table.", "vqmodel.",
@@ -174,7 +177,7 @@ return function(config, name, types, harmless)
     whole:known(spoken)
   end
   local text, kind = text_of(config, class)
-  if class.unscaled then text.values.logit_scale = 1 end
+  if class.unscaled then text.values[class.unscaled] = 1 end
   if not rawget(types, kind) then text:refuse("model_type", "that of a decoder that ftxc reads") end
   text.tensors = config.tensors
   text.values.tie_word_embeddings = is_tied(config, text, class)

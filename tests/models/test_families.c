@@ -626,7 +626,9 @@ static bool is_harmless(const char *key)
         "vision_feature_layer",
         "vision_feature_layers",
         "audio_config",
+        "encoder_config",
         "perceiver_config",
+        "projector_config",
         "vq_config",
     };
 

@@ -645,6 +645,7 @@ CASES = {
                      ["num_nextn_predict_layers", "router_dtype", "intermediate_size"]),
     "sarvam-mla": ("SarvamMLA", dict(LATENT, n_group=3, topk_group=2, routed_scaling_factor=1.7, rms_norm_eps=1e-3, **LATENT_YARN),
                    without("q_lora_rank"), ["head_dim", "num_nextn_predict_layers"]),
+    "phi4mm": ("Phi3", dict(SIZES, num_attention_heads=2, num_key_value_heads=1, sliding_window=7, **rope(900.0, 0.75), rms_norm_eps=1e-2), {}),
     "mellum": ("Mellum", dict(MOE_, num_hidden_layers=3, sliding_window=5, norm_topk_prob=False, attention_bias=True,
                               layer_types=["sliding_attention", "full_attention", "sliding_attention"],
                               mlp_layer_types=["sparse", "dense", "sparse"], rms_norm_eps=1e-3, rope_parameters=TWO_ROPES_), {}, MTP),
@@ -953,6 +954,13 @@ CASES = {
     "glm-asr": ("GlmAsrForConditionalGeneration",
                 dict(text_config=dict(SIZES, model_type="llama", num_key_value_heads=1), audio_config=dict(hidden_size=32, intermediate_size=128, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2), dtype="float32"),
                 without("text_config.tie_word_embeddings", "tie_word_embeddings")),
+    "granite-speech": ("GraniteSpeechForConditionalGeneration",
+                       dict(text_config=dict(SIZES, model_type="granite", num_key_value_heads=1, attention_multiplier=0.15, logits_scaling=2.5),
+                            encoder_config=dict(input_dim=8, hidden_dim=32, num_layers=1, num_heads=2, dim_head=16, output_dim=8, context_size=8, max_pos_emb=8),
+                            projector_config=dict(model_type="blip_2_qformer", hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
+                                                  intermediate_size=40, encoder_hidden_size=32),
+                            has_lora_adapter=False, dtype="float32"),
+                       without("text_config.tie_word_embeddings", "tie_word_embeddings", "encoder_config.model_type"), ["downsample_rate", "window_size", "has_lora_adapter", "logits_scaling"]),
     "janus": ("JanusForConditionalGeneration",
               dict(text_config=dict(SIZES, model_type="llama"), vision_config=dict(VISION, projection_dim=48, depth=1),
                    vq_config=dict(embed_dim=4, num_embeddings=8, latent_channels=4, base_channels=32, channel_multiplier=[1], num_res_blocks=1, projection_dim=48, num_patches=4, image_token_embed_dim=48), dtype="float32"),
@@ -1182,7 +1190,7 @@ def case(kind, settings, changes, idle=(), prompts=PROMPTS, names={}, more={}, h
 
 
 FOREIGN = {"internlm2": foreign.InternLM2, "internlm2-bias": foreign.InternLM2, "minicpm": foreign.MiniCPM,
-           "minicpm-plain": foreign.MiniCPM, "qwen3-vl-moe": foreign.Transposed}
+           "minicpm-plain": foreign.MiniCPM, "phi4mm": foreign.Phi4MM, "qwen3-vl-moe": foreign.Transposed}
 
 
 # --- encoders ---
