@@ -52,6 +52,11 @@ const char *build_facts(const CompileOptions *o, const Targets *t, const char *a
 
         line = arena_printf(keep, "%s --lora %s", line, folder ? folder : "DIR");
     }
+    if (o->calibrated_with) {
+        const char *file = quoted(base_name(o->calibrated_with, keep), keep);
+
+        line = arena_printf(keep, "%s --calibrate %s", line, file ? file : "FILE");
+    }
     return arena_printf(keep, "ftxc %d.%d\nnvrtc %s\ncommand %s%s%s\n%s%s", FTX_VERSION_MAJOR, FTX_VERSION_MINOR,
                         gpu ? nvrtc_version() : "not used", line, o->no_weights ? " --no-weights" : "",
                         o->sidecar ? " --sidecar" : "", adapters, tunings_lines(t, keep));

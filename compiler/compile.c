@@ -37,6 +37,24 @@ static bool open_weights(const CompileOptions *o, const Spec *spec, Arena *keep,
     return ok;
 }
 
+/* With o->plain: a model whose inputs of matrices are those of the unquantised one. */
+static bool make_plain(const CompileOptions *o, Spec *s, Diag *d)
+{
+    Precision *p = &s->precision;
+
+    if (!o->plain)
+        return true;
+    if (p->quant.type != DT_INT4 && p->quant.head != DT_INT4)
+        return diag_error(d, (Loc){s->path, 0},
+                          "--calibrate is for weights that become int4, and none does: add -D precision.weights=int4");
+    if (!s->weights)
+        return diag_error(d, (Loc){s->path, 0}, "has no weights, and --calibrate runs the model");
+    if (ir_ranks(s->graph) > 1)
+        return diag_error(d, (Loc){s->path, 0}, "--calibrate does not know matrices that lie on several devices");
+    *p = (Precision){.weights = p->weights, .compute = DT_FP32, .dequantise = true};
+    return true;
+}
+
 bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *d)
 {
     Targets targets = {0};
@@ -51,7 +69,7 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
     const char *chat_note = NULL;
     bool ok =
         passes_check_dump(&o->dump, d) && targets_parse(o->targets ? o->targets : options_targets(keep), &targets, d) &&
-        spec_read(o->spec, o->overrides, o->n_overrides, keep, &spec, d) &&
+        spec_read(o->spec, o->overrides, o->n_overrides, keep, &spec, d) && make_plain(o, &spec, d) &&
         open_weights(o, &spec, keep, &checkpoint, d) && passes_run_graph(spec.graph, &spec.precision, &o->dump, d) &&
         options_check(o, &spec, &targets, d) && catalog_open(keep, &catalog, d) &&
         (o->trial || tunings_find(o->tune, !o->targets, &spec, &targets, keep, d));
@@ -73,6 +91,8 @@ bool compile(const CompileOptions *o, Arena *keep, CompileResult *result, Diag *
     if (ok && spec.tokenizer)
         ok = tokenizer_compile(spec.tokenizer, keep, &tokenizer, &tokenizer_bytes, d) &&
              chat_read(spec.tokenizer, keep, &chat, &chat_bytes, &chat_note, d);
+    if (ok && o->calibration)
+        checkpoint_calibrate(checkpoint, o->calibration);
     if (ok && o->out) {
         const ArtifactParts parts = {
             .spec = &spec,

@@ -4,6 +4,7 @@
 
 #include "spec/spec.h"
 #include "targets.h"
+#include "weights/weights.h"
 
 typedef struct CompileOptions {
     const char *spec;    /* model.lua, or the folder of a Hugging Face checkout */
@@ -15,9 +16,12 @@ typedef struct CompileOptions {
     size_t n_overrides;
     const char *const *adapters; /* folders of LoRA adapters, merged in this order */
     size_t n_adapters;
-    bool no_weights;     /* leave them out: random weights only */
-    bool sidecar;        /* weights in a file of their own */
-    const void *program; /* put the artifact behind this program; NULL: into a file of its own */
+    bool no_weights;                /* leave them out: random weights only */
+    bool plain;                     /* as if the spec asked for no codes: weights of 16 bits, arithmetic in fp32 */
+    const Calibration *calibration; /* of matrices that become int4; NULL: none */
+    const char *calibrated_with;    /* the file of its texts */
+    bool sidecar;                   /* weights in a file of their own */
+    const void *program;            /* put the artifact behind this program; NULL: into a file of its own */
     size_t program_bytes;
     const char *emit; /* --emit-cuda: where to write the CUDA texts */
     Dump dump;

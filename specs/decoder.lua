@@ -64,6 +64,8 @@ local fields = {
   norm_each = config.word({ "", "matrix", "stack" }, ""),           -- each head has its own gain: rows of a matrix; tensors norms.*
   norm_rotated = config.flag(false),                                -- rotated heads are normed; without names.q_norm without gain
   norm_values = config.flag(false),                                 -- heads of values are normed, without gain
+  v_head_dim = config.count(0, 1024, 0),                            -- elements of a value, fewer than of a key; 0: head_dim
+  values_scale = config.number(0, 2 ^ 20, 1),                       -- values * scale
   values_of_keys = config.flag(false),                              -- the product that gives keys gives values, too
   layer_width = config.count(0, 2 ^ 16, 0),                         -- of what a layer reads of the tokens' embeddings beside h
   layer_rows = config.count(0, 2 ^ 24, 0),                          -- of the table for these, for all layers
@@ -86,6 +88,9 @@ local fields = {
   logits_scale = config.number(0, 2 ^ 20, 1),
   logits_cap = config.number(0, 2 ^ 20, 0),                         -- cap * tanh(logit / cap); 0: none
   tie_embeddings = config.flag(false),
+  head_dense_bias = config.flag(false),                             -- of names.head_dense, a linear before the head with an
+  head_activation = config.word(config.activations, "gelu_erf"),    -- activation and a norm, names.head_norm
+  source = config.options({}),                                      -- fields of the encoder of a model that reads a source
   classes = config.count(0, 2 ^ 20, 0),                             -- of an encoder: rows of names.classifier; 0: none
   classes_of = config.word({ "text", "first", "mean", "tokens" }, "text"), -- of its last token, first one, of all, or of each.
                                                                     -- With names.dense a linear and gelu are before them
@@ -124,6 +129,7 @@ end
 -- q [T, H*E], k and v [T, G*E]; of a layer that reads those of another one q alone. With query_gate its gate, too
 local function projections(c, x, name)
   local q, kv, n = c.heads * c.head_dim, c.kv_heads * c.head_dim, c.names
+  local of_v = c.v_head_dim > 0 and c.kv_heads * c.v_head_dim or kv
   if c.shared then return project(x, name .. n.q, q, c.qkv_bias) end
   if c.values_of_keys then
     local k = project(x, name .. n.k, kv, c.qkv_bias)
@@ -138,7 +144,7 @@ local function projections(c, x, name)
   end
   if not n.qkv then
     return project(x, name .. n.q, q, c.qkv_bias), project(x, name .. n.k, kv, c.qkv_bias),
-           project(x, name .. n.v, kv, c.qkv_bias)
+           project(x, name .. n.v, of_v, c.qkv_bias)
   end
   local w, b = weights(name .. n.qkv, q + 2 * kv, c.hidden, c.qkv_bias)
   local block, of_q, of_kv = (q + 2 * kv) // c.groups, q // c.groups, kv // c.groups
@@ -182,6 +188,7 @@ local function attention(c, x, name, layer)                         -- x [T, D]
     if not c.clip_first then q, k, v = clipped(c, q), clipped(c, k), clipped(c, v) end
     q, k, v = nn.split_heads(q, c.heads), nn.split_heads(k, c.kv_heads), nn.split_heads(v, c.kv_heads)
   end
+  if c.v_head_dim > 0 then v = nn.join(v, nn.slice(k, 0, c.head_dim - c.v_head_dim)) end -- as long as a key; nobody reads the end
   if not c.norm_rotated then q, k = normed(true) end
   if v and c.norm_values then v = nn.rmsnorm(v, nil, c.norm_eps) end
   local window = c.windows[layer + 1] or 0
@@ -214,7 +221,8 @@ local function attention(c, x, name, layer)                         -- x [T, D]
     k, v = table.unpack(c.caches[c.shared or layer])
     y = nn.attend_full(q, k, v, options)
   end
-  y = nn.join_heads(y)                                              -- [T, H*E]
+  if c.v_head_dim > 0 then y = nn.slice(y, 0, c.v_head_dim) end
+  y = c.values_scale * nn.join_heads(y)                             -- [T, H*E]
   if gate then y = y * nn.act(gate, "sigmoid") end
   if c.names.attention_gate then y = y * nn.act(project(x, name .. c.names.attention_gate, nn.width(y)), "sigmoid") end
   return project(y, name .. c.names.out, c.hidden, c.out_bias)
@@ -223,8 +231,9 @@ end
 local function feed_forward(c, x, name)                             -- x [T, D]
   local n, y = c.names, nil
   if n.gate_up then
-    local w = nn.weight(name .. n.gate_up .. ".weight", { 2 * c.ffn, c.hidden })
-    y = nn.glu(nn.linear(x, nn.rows(w, 0, c.ffn)), nn.linear(x, nn.rows(w, c.ffn, c.ffn)), c.activation)
+    local w, b = weights(name .. n.gate_up, 2 * c.ffn, c.hidden, c.ffn_bias)
+    local function half(from) return nn.linear(x, nn.rows(w, from, c.ffn), b and nn.rows(b, from, c.ffn)) end
+    y = nn.glu(half(0), half(c.ffn), c.activation)
   elseif n.gate then
     local gate = project(x, name .. n.gate, c.ffn, c.ffn_bias)
     if c.gate_scale ~= 1 then gate = c.gate_scale * gate end
@@ -296,6 +305,17 @@ local function layer_of_rows(c, rows, i, inputs)
   return rows
 end
 
+-- Every token sees all of its source, the encoder's states.
+local function attention_to_source(c, x, name)                      -- x [T, D]
+  local n = c.names
+  local function heads(x, part, count)
+    return nn.split_heads(project(x, name .. part, count * c.head_dim, c.qkv_bias), count)
+  end
+  local source = nn.cross_cache(heads(c.states, n.source_k, c.kv_heads), heads(c.states, n.source_v, c.kv_heads))
+  local y = nn.attend_cross(heads(x, n.source_q, c.heads), source, { scale = c.scale, softcap = c.scores_cap })
+  return project(nn.join_heads(y), name .. n.source_out, c.hidden, c.out_bias)
+end
+
 local function layer(c, h, i, inputs)                               -- h [T, D]
   if c.own[i + 1] then c = setmetatable(c.own[i + 1], { __index = c }) end
   local n, name = c.names, c.names.layers .. i .. "."
@@ -308,6 +328,10 @@ local function layer(c, h, i, inputs)                               -- h [T, D]
   if n.after_attention then y = norm(c, y, name .. n.after_attention) end
   local sum = (c.normed_residual > 0 and c.normed_residual * x or h) + c.residual_scale * y
   if n.attention_sum_norm then sum = norm(c, sum, name .. n.attention_sum_norm) end
+  if c.states then
+    y = attention_to_source(c, norm(c, sum, name .. n.source_norm), name)
+    sum = sum + norm(c, y, name .. n.after_source)
+  end
   if not c.parallel then x = sum end
   if n.ffn_norm then x = norm(c, c.parallel and h or sum, name .. n.ffn_norm) end
   y = ffn(c, x, name)
@@ -320,19 +344,9 @@ local function layer(c, h, i, inputs)                               -- h [T, D]
   return h
 end
 
-return function(given)
-  local c = config.read("decoder", given, fields)
+-- What the layers make of the tokens, [T, D]; the embedding, and its columns.
+local function states(c)
   local n = c.names
-  config.check_heads("decoder", c)
-
-  local encoder = c.attention ~= "cache"
-  local unused = { (c.tie_embeddings or encoder) and n.head .. ".weight" or nil }
-  if encoder and c.head_bias then table.insert(unused, n.head .. ".bias") end
-  for _, name in ipairs(c.unused) do table.insert(unused, name) end
-  nn.checkpoint {
-    prefixes = { n.prefix }, unused = unused, heads = c.left_out,
-    copies = c.tie_embeddings and not encoder and { n.head .. ".weight", n.embedding .. ".weight" } or nil,
-  }
   local width = c.embedding_width > 0 and c.embedding_width or c.hidden
   local embedding = nn.weight(n.embedding .. ".weight", { c.vocab, width })
   local h = c.embedding_scale * nn.embed(nn.ids(), embedding)
@@ -352,9 +366,34 @@ return function(given)
   else
     for i = 0, c.layers - 1 do h = layer(c, h, i, inputs) end
   end
+  return h, embedding, width
+end
+
+return function(given)
+  local c = config.read("decoder", given, fields)
+  local n = c.names
+  config.check_heads("decoder", c)
+
+  local encoder = c.attention ~= "cache"
+  local unused = { (c.tie_embeddings or encoder) and n.head .. ".weight" or nil }
+  if encoder and c.head_bias then table.insert(unused, n.head .. ".bias") end
+  for _, name in ipairs(c.unused) do table.insert(unused, name) end
+  nn.checkpoint {
+    prefixes = { n.prefix }, unused = unused, heads = c.left_out,
+    copies = c.tie_embeddings and not encoder and { n.head .. ".weight", n.embedding .. ".weight" } or nil,
+  }
+  if c.source.names then
+    nn.checkpoint { prefixes = { c.source.names.prefix } }
+    local of_source = setmetatable(c.source, { __index = c })
+    c.states = norm(of_source, states(of_source), of_source.names.final_norm) -- [T, D]
+  end
+  local h, embedding, width = states(c)                             -- [T, D]
   if not encoder then h = nn.select_last(h) end                     -- [S, D]
   if n.final_norm then h = norm(c, h, n.final_norm) end
   if n.embedding_out then h = project(h, n.embedding_out, width) end
+  if n.head_dense and not encoder then
+    h = norm(c, nn.act(project(h, n.head_dense, c.hidden, c.head_dense_bias), c.head_activation), n.head_norm)
+  end
   if encoder and c.classes > 0 then
     if c.classes_of == "tokens" then return nn.vectors(project(h, n.classifier, c.classes, true)) end
     local function dense(x) return n.dense and nn.act(project(x, n.dense, c.hidden, true), "gelu_erf") or x end

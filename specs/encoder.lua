@@ -3,7 +3,7 @@
 -- has.
 --
 -- `names` has the names of the tensors, without ".weight" and ".bias". A name that is missing or false is a part that
--- the model does not have.
+-- the model does not have. Without names.layers those of a layer have "%d" for its number.
 --
 -- T tokens of all texts, S texts, D hidden, H heads, E head_dim, F ffn.
 local nn = require "nn"
@@ -27,6 +27,7 @@ local fields = {
   positions = config.count(0, 2 ^ 20, 0),                           -- rows of learned positions
   first_position = config.count(0, 2 ^ 20, 0),                      -- row of the first token's position
   types = config.count(0, 1024, 0),
+  tasks = config.count(0, 1024, 0),                                 -- rows of names.tasks, of which all tokens have the first
   norm_first = config.flag(false),                                  -- norms before the blocks and at the end; else after sums
   first_norm = config.flag(true),                                   -- with norm_first: the first block has a norm
   norm_eps = config.number(0, 1, 1e-12),
@@ -146,8 +147,18 @@ local function feed_forward(c, x, name)                             -- x [T, D]
   return blocks.project(y, name .. n.down, c.hidden, c.down_bias)   -- [T, D]
 end
 
+-- The same fields with the names of layer i: "attentions.%d.q_lin".
+local function numbered(c, i)
+  local names = setmetatable({}, { __index = function(_, part)
+    local name = c.names[part]
+    return name and string.format(name, i)
+  end })
+  return setmetatable({ names = names }, { __index = c })
+end
+
 local function layer(c, h, i)                                       -- h [T, D]
-  local n, name = c.names, c.shared[i + 1] or c.names.layers .. i .. "."
+  if not c.names.layers then c = numbered(c, i) end
+  local n, name = c.names, c.shared[i + 1] or c.names.layers and c.names.layers .. i .. "." or ""
   if c.norm_first then
     local x = (i > 0 or c.first_norm) and norm(c, h, name .. n.attention_norm) or h
     h = h + attention(c, x, name, i)
@@ -187,6 +198,10 @@ return function(given)
   local h = c.embedding_scale * nn.embed(nn.ids(), table_of(n.embedding, c.vocab)) -- [T, columns]
   if c.types > 0 then h = h + nn.types(table_of(n.types, c.types)) end
   if n.positions then h = h + nn.positions(table_of(n.positions, c.positions), c.first_position) end
+  if c.tasks > 0 then                                               -- a norm of zeros is its bias
+    local first = nn.rows(nn.stack(n.tasks .. ".weight", { c.tasks, columns }), 0, columns)
+    h = h + nn.layernorm(0 * h, nil, first, 1)
+  end
   local normed = n.embedding_norm
   if normed and not c.norm_projected then h = norm(c, h, normed) end
   if c.project or columns ~= c.hidden then h = blocks.project(h, n.project, c.hidden, c.project_bias) end
@@ -197,7 +212,7 @@ return function(given)
     h = layer(c, h, i)
     if i == 0 and c.convolution.size then h = norm(c, h + convolve(c, embedded), n.convolution_norm) end
   end
-  if c.norm_first then h = norm(c, h, n.final_norm) end
+  if c.norm_first and n.final_norm then h = norm(c, h, n.final_norm) end
   if c.pooling == "none" then return nn.vectors(h) end
   if c.pooling == "tokens" then return nn.vectors(head(c, h)) end   -- [T, outputs]
   return nn.vectors(h, head(c, pool(c, h)))

@@ -17,6 +17,7 @@ local names = {
   up = "fc1", down = "fc2", gate = "",
   dense = "classification_head.dense", classifier = "classification_head.out_proj",
   buckets = "",                                                     -- the table of biases, in a layer
+  head = "lm_head",
 }
 
 local fields = {
@@ -40,6 +41,11 @@ local fields = {
   final_norm = config.flag(false),                                  -- a norm after the last layer (with pre)
   bias = config.flag(true),                                         -- of linears
   scale_scores = config.flag(true),                                 -- by E^-1/2
+  attention_bias = config.flag(true),                               -- of those around attention
+  encoder_names = config.options({}),                               -- names of the encoder's attention that differ
+  windows = config.options({}),                                     -- keys on either side that the encoder's layers see; 0: all
+  apart = config.flag(false),                                       -- each side has an embedding of its own
+  source_positions = config.count(0, 2 ^ 20, 0),                    -- of the encoder's learned table; 0: as the decoder's
   positions = config.count(0, 2 ^ 20, 0),                           -- rows of the learned table; 0: sinusoidal
   first_position = config.count(0, 2 ^ 20, 0),                      -- row of the first position
   sinusoid = config.options({}),                                    -- theta, span, style: see nn.sinusoid
@@ -61,9 +67,9 @@ local fields = {
   unused = config.options({}),                                      -- tensors that older checkpoints have
 }
 
-local function project(c, x, name, outputs)
+local function project(c, x, name, outputs, bias)
   local w = nn.weight(name .. ".weight", { outputs, nn.width(x) })
-  return nn.linear(x, w, c.bias and nn.weight(name .. ".bias", { outputs }))
+  return nn.linear(x, w, c.bias and bias ~= false and nn.weight(name .. ".bias", { outputs }))
 end
 
 local function norm(c, x, name)
@@ -74,7 +80,9 @@ end
 
 -- One of the two sides: name is "encoder" or "decoder", width H*E.
 local function side(c, name, heads, ffn)
-  return { name = name, heads = heads, width = c.head_dim > 0 and c.head_dim * heads or c.hidden, ffn = ffn,
+  local own = name == "encoder" and c.encoder_names or {}
+  return { name = name, names = setmetatable(own, { __index = c.names }), heads = heads,
+           width = c.head_dim > 0 and c.head_dim * heads or c.hidden, ffn = ffn,
            scale = not c.scale_scores and 1 or nil }                -- of scores; nil: E^-1/2
 end
 
@@ -89,7 +97,8 @@ local function embed(c, s, embedding)
   local normed = not c.norm_embedding
   if c.norm_words and s.name == "decoder" then h, normed = norm(c, h, s.name .. c.names.embedding_norm), true end
   if c.positions > 0 then
-    local w = nn.weight(s.name .. c.names.positions .. ".weight", { c.positions, c.hidden })
+    local rows = s.name == "encoder" and c.source_positions > 0 and c.source_positions or c.positions
+    local w = nn.weight(s.name .. c.names.positions .. ".weight", { rows, c.hidden })
     h = h + nn.positions(w, c.first_position)
   elseif c.buckets == 0 then
     local options = { dim = c.hidden }
@@ -106,11 +115,11 @@ local function add(c, h, name, block)
 end
 
 -- One of q, k, v of x [T, D] or of the source.                         [T, H, E]
-local function heads(c, s, x, name) return nn.split_heads(project(c, x, name, s.width), s.heads) end
+local function heads(c, s, x, name) return nn.split_heads(project(c, x, name, s.width, c.attention_bias), s.heads) end
 
 -- Every token attends to all of its text, in the decoder to itself and the tokens before it.
-local function attention(c, s, x, layer)                            -- x [T, D]
-  local n, options, y = layer .. c.names.attention, { scale = s.scale }, nil
+local function attention(c, s, x, layer, i)                         -- x [T, D]
+  local n, options, y = layer .. s.names.attention, { scale = s.scale }, nil
   if c.buckets > 0 then
     if c.buckets_each or not s.bias then
       local w = nn.weight(layer .. c.names.buckets .. ".weight", { c.buckets, s.heads })
@@ -118,8 +127,9 @@ local function attention(c, s, x, layer)                            -- x [T, D]
     end
     options.bias = s.bias
   end
-  local q, k, v = heads(c, s, x, n .. c.names.q), heads(c, s, x, n .. c.names.k), heads(c, s, x, n .. c.names.v)
+  local q, k, v = heads(c, s, x, n .. s.names.q), heads(c, s, x, n .. s.names.k), heads(c, s, x, n .. s.names.v)
   if s.name == "encoder" then
+    options.window = c.windows[i + 1]
     y = nn.attend_full(q, k, v, options)
   elseif c.part == "reader" then
     options.causal = true
@@ -127,7 +137,7 @@ local function attention(c, s, x, layer)                            -- x [T, D]
   else
     y = nn.attend(q, nn.cache(k, v), options)
   end
-  return project(c, nn.join_heads(y), n .. c.names.out, c.hidden)
+  return project(c, nn.join_heads(y), n .. s.names.out, c.hidden, c.attention_bias)
 end
 
 -- Every token attends to all of its source, the encoder's output.
@@ -137,7 +147,7 @@ local function attention_to_source(c, s, x, source, layer)
   local options, y = { scale = s.scale }, nil
   if c.part == "reader" then y = nn.attend_full(q, k, v, options)
   else y = nn.attend_cross(q, nn.cross_cache(k, v), options) end
-  return project(c, nn.join_heads(y), n .. c.names.out, c.hidden)
+  return project(c, nn.join_heads(y), n .. c.names.out, c.hidden, c.attention_bias)
 end
 
 local function feed_forward(c, s, x, layer)
@@ -154,7 +164,7 @@ local function encoder(c, s, embedding)
   local h = embed(c, s, embedding)
   for i = 0, c.encoder_layers - 1 do
     local layer = s.name .. c.names.layers .. i .. "."
-    h = add(c, h, layer .. c.names.attention_norm, function(x) return attention(c, s, x, layer) end)
+    h = add(c, h, layer .. c.names.attention_norm, function(x) return attention(c, s, x, layer, i) end)
     h = add(c, h, layer .. c.names.encoder_ffn_norm, function(x) return feed_forward(c, s, x, layer) end)
   end
   return c.final_norm and norm(c, h, s.name .. c.names.final_norm) or h
@@ -164,7 +174,7 @@ local function decoder(c, s, embedding, source)
   local h = embed(c, s, embedding)
   for i = 0, c.decoder_layers - 1 do
     local layer = s.name .. c.names.layers .. i .. "."
-    h = add(c, h, layer .. c.names.attention_norm, function(x) return attention(c, s, x, layer) end)
+    h = add(c, h, layer .. c.names.attention_norm, function(x) return attention(c, s, x, layer, i) end)
     h = add(c, h, layer .. c.names.source_norm, function(x) return attention_to_source(c, s, x, source, layer) end)
     h = add(c, h, layer .. c.names.decoder_ffn_norm, function(x) return feed_forward(c, s, x, layer) end)
   end
@@ -194,22 +204,22 @@ return function(given)
   c.names = setmetatable(c.names, { __index = names })
 
   local unused = { -- copies of the shared embedding, and tables that are computed
-    "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "shared.weight", "lm_head.weight",
+    "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "shared.weight", c.names.head .. ".weight",
     "encoder.embed_positions.weight", "decoder.embed_positions.weight",
     (c.logits_bias == "none" or c.part ~= "both") and "final_logits_bias" or nil,
   }
   for _, name in ipairs(c.unused) do table.insert(unused, name) end
   nn.checkpoint {
-    prefixes = { "model.", "transformer." }, unused = unused,
+    prefixes = { "model.", "transformer.", "led." }, unused = unused,
     heads = c.part == "encoder" and { "decoder.", "classifier.", "classification_head.", "qa_outputs." } or nil,
   }
   local target, source
-  if c.source_vocab == 0 then
+  if c.source_vocab == 0 and not c.apart then
     target = nn.weight("shared.weight", { c.vocab, c.hidden })
     source = target
   else
     target = nn.weight("decoder.embed_tokens.weight", { c.vocab, c.hidden })
-    source = nn.weight("encoder.embed_tokens.weight", { c.source_vocab, c.hidden })
+    source = nn.weight("encoder.embed_tokens.weight", { c.source_vocab > 0 and c.source_vocab or c.vocab, c.hidden })
   end
   local of_source = side(c, "encoder", c.encoder_heads > 0 and c.encoder_heads or c.heads,
                          c.encoder_ffn > 0 and c.encoder_ffn or c.ffn)
@@ -218,7 +228,7 @@ return function(given)
   h = decoder(c, side(c, "decoder", c.heads, c.ffn), target, h)     -- [S, D], of a reader [T, D]
   if c.part == "reader" then return vectors(c, h) end
   if c.scale_output then h = c.hidden ^ -0.5 * h end
-  local head = c.tie_embeddings and target or nn.weight("lm_head.weight", { c.vocab, c.hidden })
+  local head = c.tie_embeddings and target or nn.weight(c.names.head .. ".weight", { c.vocab, c.hidden })
   local bias = c.logits_bias ~= "none" and nn.weight(c.logits_bias, { c.vocab })
   return nn.sample(nn.linear(h, head, bias))                        -- [S, V] logits, then tokens
 end

@@ -6,17 +6,19 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "calibrate.h"
 #include "command.h"
 #include "progress.h"
 #include "../embed.h"
 #include "../gguf/gguf.h"
 #include "../../runner/json.h"
+#include "../../runner/lines.h"
 #include "../../runner/options.h"
 #include "../../runtime/base/file.h"
 
 typedef struct Options {
     bool help, no_weights, sidecar, exe, quiet, json;
-    const char *out, *targets, *tune, *emit, *dump, *dump_dir;
+    const char *out, *targets, *tune, *calibrate, *emit, *dump, *dump_dir;
     TextList defines, adapters;
 } Options;
 
@@ -33,6 +35,11 @@ static const Option table[] = {
      AT(defines), 0},
     {"--lora", 0, OPT_LIST, "DIR", "merge a LoRA adapter of PEFT into the weights; several: in their order",
      AT(adapters), 0},
+    {"--calibrate", 0, OPT_TEXT, "FILE",
+     "choose the codes of int4 weights for what they multiply on these texts, which the unquantised model reads first "
+     "(-: "
+     "standard input)",
+     AT(calibrate), 0},
     {"--exe", 0, OPT_FLAG, NULL, "write a program that needs nothing else: ./NAME \"Once upon a time\"", AT(exe), 0},
     {"--sidecar", 0, OPT_FLAG, NULL, "write the weights to FILE.ftxw beside the artifact", AT(sidecar), 0},
     {"--no-weights", 0, OPT_FLAG, NULL, "store no weights: run and bench need --random-weights", AT(no_weights), 0},
@@ -87,6 +94,19 @@ static bool can_write(const char *path)
     }
     file_abort(out);
     return true;
+}
+
+/* The texts of --calibrate. NULL: they cannot be read, and the reason has been printed. */
+static char *read_texts(const char *file, size_t *bytes)
+{
+    Lines lines;
+    char *text;
+
+    if (!lines_open(&lines, file))
+        return NULL;
+    text = lines_rest(&lines, bytes);
+    lines_close(&lines);
+    return text;
 }
 
 /* What an engine takes beside the weights. */
@@ -167,10 +187,13 @@ int command_compile(int argc, char **argv)
     Override overrides[LEN(o.defines.at)];
     CompileOptions c = {0};
     CompileResult r = {0};
+    Calibration calibration = {0};
     ProgressLine progress = {0};
     Diag d = {0};
     char error[300];
     const double start = command_seconds();
+    char *texts = NULL;
+    size_t bytes = 0;
     Arena *keep;
     int code = EXIT_DONE;
 
@@ -196,6 +219,9 @@ int command_compile(int argc, char **argv)
     if (o.sidecar && o.no_weights)
         return command_mistake(
             "compile", "--sidecar writes the weights to a second file, --no-weights stores none: give one of them");
+    if (o.calibrate && o.no_weights)
+        return command_mistake("compile",
+                               "--calibrate runs the model, and --no-weights stores no weights: leave one out");
     keep = arena_open();
     for (size_t i = 0; i < o.defines.n; i++)
         overrides[i].text = o.defines.at[i];
@@ -209,6 +235,8 @@ int command_compile(int argc, char **argv)
         .adapters = o.adapters.at,
         .n_adapters = o.adapters.n,
         .no_weights = o.no_weights,
+        .calibration = o.calibrate ? &calibration : NULL,
+        .calibrated_with = o.calibrate,
         .sidecar = o.sidecar,
         .progress = o.quiet || !isatty(2) ? NULL : progress_line,
         .user = &progress,
@@ -217,9 +245,9 @@ int command_compile(int argc, char **argv)
         .emit = o.emit,
         .dump = {o.dump, o.dump_dir ? o.dump_dir : "."},
     };
-    if (!can_write(c.out)) {
+    if (!can_write(c.out) || (o.calibrate && !(texts = read_texts(o.calibrate, &bytes)))) {
         code = EXIT_FAILED;
-    } else if (!compile(&c, keep, &r, &d)) {
+    } else if ((texts && !calibrate(&c, texts, bytes, keep, &calibration, &d)) || !compile(&c, keep, &r, &d)) {
         command_print("ftxc: %s\n", d.text);
         code = d.machine ? EXIT_FAILED : EXIT_MISTAKE;
     } else if (o.json) {
@@ -229,6 +257,7 @@ int command_compile(int argc, char **argv)
         print_notes(&r);
         print_summary(c.out, c.spec, &r, command_seconds() - start);
     }
+    free(texts);
     arena_close(keep);
     return code;
 }

@@ -243,6 +243,18 @@ bool *ir_after_entry(const Graph *g)
     return after;
 }
 
+Id ir_layer_begin(const Graph *g, Id v)
+{
+    for (Id x = ir_value(g, v)->args[0]; x; x = ir_value(g, x)->args[0]) {
+        const Op op = ir_value(g, x)->op;
+
+        if (op == OP_ADD || op == OP_EMBED || op == OP_EMBED_PART)
+            break;
+        v = x;
+    }
+    return v;
+}
+
 bool *ir_encoder_side(const Graph *g)
 {
     bool *side = arena_array(g->scratch, bool, g->values.n);

@@ -155,6 +155,10 @@ bool *ir_encoder_side(const Graph *g);
  * on, without the entry itself and what only the entry depends on. [values.n], in g->scratch. */
 bool *ir_after_entry(const Graph *g);
 
+/* The first value of v's layer: what v is computed of by first arguments, back to the sum (or the embedding) that the layer
+ * reads. Attention and recurrences of one layer have one beginning. */
+Id ir_layer_begin(const Graph *g, Id v);
+
 /* How many devices share the model; 1: it is not cut. */
 int64_t ir_ranks(const Graph *g);
 

@@ -41,16 +41,24 @@ static int *find_layers(const Graph *g, Arena *keep)
     int *begins = arena_array(keep, int, g->values.n);
     bool *has_read = arena_array(g->scratch, bool, g->values.n);
     const uint32_t *uses = ir_uses(g);
+    bool states = false; /* recurrent ones */
 
     for (Id v = 1; v < g->values.n; v++) {
-        Id first = v;
-
         begins[v] = -1;
+        states = states || ir_op_is_recurrent(ir_value(g, v)->op);
+    }
+    for (Id v = 1; v < g->values.n; v++) {
+        Id first = v;
         const Op op = ir_value(g, v)->op;
         const bool full = op == OP_ATTEND_PACKED || (op == OP_ATTEND && ir_value(g, v)->args[2]);
         const bool source = op == OP_CROSS_APPEND || op == OP_CROSS_CACHE, shares = shares_cache(g, v, has_read);
 
-        if (op != OP_APPEND && op != OP_CACHE && !source && !full && !shares && !ir_op_is_recurrent(op))
+        if (states && (op == OP_APPEND || op == OP_CACHE || ir_op_is_recurrent(op))) {
+            first = ir_layer_begin(g, v);
+            begins[first] = begins[first] < 0 ? cached++ : begins[first];
+            continue;
+        }
+        if (op != OP_APPEND && op != OP_CACHE && !source && !full && !shares)
             continue;
         for (Id x = ir_value(g, v)->args[0];
              x && uses[x] == 1 && ir_value(g, x)->op != OP_EMBED && ir_value(g, x)->op != OP_EMBED_PART &&

@@ -28,6 +28,22 @@ static void add_layer(Spec *spec, const Graph *g, const Value *attend)
     spec->layers++;
 }
 
+/* Layers of a model with recurrent states: one may have several, or one beside attention. */
+static uint32_t count_layers(const Graph *g)
+{
+    bool *begins = arena_array(g->scratch, bool, g->values.n);
+    uint32_t n = 0;
+
+    for (Id id = 1; id < g->values.n; id++) {
+        const Op op = ir_value(g, id)->op;
+        const Id first = op == OP_ATTEND || ir_op_is_recurrent(op) ? ir_layer_begin(g, id) : 0;
+
+        n += first && !begins[first];
+        begins[first] = true;
+    }
+    return n;
+}
+
 /* Reads the sizes of an encoder from its operations. */
 static void read_encoder_facts(lua_State *L)
 {
@@ -113,7 +129,8 @@ static void read_facts(lua_State *L)
     if (recurrent != r->recurrent)
         sandbox_fail(L, "graph has %d recurrent states, of which %d are those of its output; each must be",
                      (int)r->recurrent, (int)recurrent);
-    spec->layers += (uint32_t)recurrent;
+    if (recurrent)
+        spec->layers = count_layers(g);
     if (g->kind == FTX_MODEL_SEQ2SEQ)
         read_source_facts(L);
 }

@@ -181,6 +181,11 @@ bool checkpoint_add(Checkpoint *c, const Spec *spec, Arena *keep, Diag *d)
     return true;
 }
 
+void checkpoint_calibrate(Checkpoint *c, const Calibration *calibration)
+{
+    c->calibration = calibration;
+}
+
 void checkpoint_close(Checkpoint *c)
 {
     if (!c)

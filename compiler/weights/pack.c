@@ -310,6 +310,30 @@ static bool put_rows(Stream *s, const Source *source, const PackedWeight *w, con
     return true;
 }
 
+/* Finds what calibration says of the inputs of a matrix that becomes int4; others need nothing. */
+static bool find_inputs(Source *source, Id matrix, Diag *d)
+{
+    const Value *v = ir_value(source->g, matrix);
+    const Calibration *of = source->c ? source->c->calibration : NULL;
+    Arena *a;
+    const char *name;
+    bool found;
+
+    if (!of || v->op != OP_QUANTISE || ir_int(v, "stored") || rows_form(v).type != DT_INT4)
+        return true;
+    a = arena_open();
+    name = weights_name(source->g, matrix, a);
+    for (size_t i = 0; i < of->n && !source->inputs; i++)
+        if (strcmp(of->at[i].weight, name) == 0 && of->at[i].columns == row_elements(v))
+            source->inputs = &of->at[i];
+    found = source->inputs != NULL;
+    if (!found)
+        diag_error(d, (Loc){source->c->path, 0},
+                   "weight \"%.200s\": no text of --calibrate has reached it; name it in precision.except", name);
+    arena_close(a);
+    return found;
+}
+
 static bool put_value(Stream *s, Source source, const PackedWeight *w)
 {
     const Value *v = ir_value(source.g, w->value);
@@ -322,6 +346,8 @@ static bool put_value(Stream *s, Source source, const PackedWeight *w)
     if (w->bytes != packed_bytes(w, rows_count(v), row_elements(v)) ||
         (!w->form_name && (w->type < DT_FP32 || w->type > DT_BF16)))
         die("weight %%%u is planned as %" PRIu64 " bytes of %s", w->value, w->bytes, dtype_name(w->type));
+    if (!find_inputs(&source, w->value, s->d))
+        return false;
     merging = source.c ? merging_open(source.c, source.spec, values, LEN(values)) : NULL;
     source.merging = merging;
     fold = read_fold(&source, w, &fault);
@@ -365,7 +391,7 @@ bool weights_pack(const Checkpoint *c, const Spec *spec, const Packing *packing,
                   uint64_t at, uint64_t *checksum, void (*progress)(void *user, uint64_t done, uint64_t all),
                   void *user, Diag *d)
 {
-    const Source source = {c, spec, spec->graph, DT_FP32, NULL, NULL, rank};
+    const Source source = {c, spec, spec->graph, DT_FP32, NULL, NULL, rank, NULL};
     Stream s = {.out = out,
                 .at = at,
                 .all = weights_stored_bytes(packing, !c),
@@ -396,7 +422,7 @@ bool weights_pack(const Checkpoint *c, const Spec *spec, const Packing *packing,
 bool weights_value(const Checkpoint *c, const Spec *spec, Id value, Arena *keep, float **out, size_t *n, Diag *d)
 {
     Merging *merging = c ? merging_open(c, spec, &value, 1) : NULL;
-    const Source source = {c, spec, spec->graph, DT_FP32, merging, NULL, 0};
+    const Source source = {c, spec, spec->graph, DT_FP32, merging, NULL, 0, NULL};
     const Value *v = ir_value(spec->graph, value);
     Fault fault = {0};
 

@@ -7,13 +7,18 @@
  *   fp8          scale = largest magnitude / 448, code = the number of e4m3 nearest to w / scale
  *
  * Scales are rounded to fp16 first, codes are chosen for the rounded scale. What a group leaves is a function of its
- * elements alone. */
+ * elements alone.
+ *
+ * With Moments H = sum of x x^T of the inputs x (calibration) it is not e = w - w' of int4 that is to be small, but its product
+ * with inputs: the sum of (e . x)^2 is e^T H e. An element's squared error counts H[k,k] times in the search of scales. Then
+ * codes are changed one at a time while that lowers e^T H e over the block of columns: with the others fixed, the best error of
+ * element k is e[k] - (H e)[k] / H[k,k] (coordinate descent, as in Nair and Suggala 2024; GPTQ fixes codes in turn). */
 #include <math.h>
 #include <string.h>
 
 #include "tensors.h"
 
-enum { STEPS = 20, LANES = 4 };
+enum { STEPS = 20, LANES = 4, SWEEPS = 8 };
 typedef float Vec __attribute__((vector_size(LANES * sizeof(float))));
 typedef int32_t Mask __attribute__((vector_size(LANES * sizeof(float))));
 
@@ -49,7 +54,8 @@ static float round_scale(float scale, float *inverse)
     return rounded;
 }
 
-static float squared_error(const float *x, int64_t n, float scale, float inverse)
+/* counts: how often each element's counts; NULL: once. */
+static float squared_error(const float *x, const float *counts, int64_t n, float scale, float inverse)
 {
     Vec sum = {0};
     float all = 0;
@@ -57,21 +63,21 @@ static float squared_error(const float *x, int64_t n, float scale, float inverse
     for (int64_t i = 0; i < n; i += LANES) {
         const Vec v = load(x + i), e = v - nearest(v, inverse, -8.0f, 7.0f) * scale;
 
-        sum += e * e;
+        sum += counts ? e * e * load(counts + i) : e * e;
     }
     for (int l = 0; l < LANES; l++)
         all += sum[l];
     return all;
 }
 
-static float search_scale(const float *x, int64_t n, float largest)
+static float search_scale(const float *x, const float *counts, int64_t n, float largest)
 {
     float least = INFINITY, inverse, best = round_scale(largest / 7.0f, &inverse);
 
     for (int i = 0; i < 2 * STEPS; i++) {
         const float part = 0.6f + 0.45f * (float)(i / 2) / (STEPS - 1);
         const float scale = round_scale((i % 2 ? -1.0f : 1.0f) * part * largest / 7.0f, &inverse);
-        const float error = squared_error(x, n, scale, inverse);
+        const float error = squared_error(x, counts, n, scale, inverse);
 
         if (error < least) {
             least = error;
@@ -81,8 +87,9 @@ static float search_scale(const float *x, int64_t n, float largest)
     return best;
 }
 
-/* One group: its codes, and the scale (rounded to fp16); returns the zero. */
-static float quantise_group(const float *x, int64_t n, DType type, bool zeros, uint8_t *codes, float *scale)
+/* One group: its codes, and the scale (rounded to fp16); returns the zero. counts: as in squared_error. */
+static float quantise_group(const float *x, const float *counts, int64_t n, DType type, bool zeros, uint8_t *codes,
+                            float *scale)
 {
     const float low = type == DT_INT8 ? -127.0f : -8.0f, high = type == DT_INT8 ? 127.0f : 7.0f;
     float most = 0, least = 0, inverse;
@@ -98,7 +105,7 @@ static float quantise_group(const float *x, int64_t n, DType type, bool zeros, u
     } else if (type != DT_INT4) {
         *scale = (most > -least ? most : -least) / (type == DT_INT8 ? 127.0f : 448.0f);
     } else {
-        *scale = search_scale(x, n, most > -least ? most : -least);
+        *scale = search_scale(x, counts, n, most > -least ? most : -least);
     }
     *scale = round_scale(*scale, &inverse);
     for (int64_t i = 0; type == DT_FP8 && i < n; i++)
@@ -112,10 +119,63 @@ static float quantise_group(const float *x, int64_t n, DType type, bool zeros, u
     return zero;
 }
 
-void quantise_row(const float *x, int64_t columns, const CodedForm *f, const CodedRow *to)
+/* Changes codes of a block of n columns, whose first group is that of scales[0], until e^T H e is as small as it gets by
+ * changing one of them, or SWEEPS times over. */
+static void descend(const float *x, const float *h, int64_t n, int64_t group, const CodedRow *to)
 {
-    for (int64_t g = 0; g < columns / f->group; g++)
-        to->offsets[g] = quantise_group(x + g * f->group, f->group, f->type, f->scales == PACKED_FP16_ZEROS,
+    float e[MOMENTS_BLOCK], gradient[MOMENTS_BLOCK] = {0}; /* H e */
+    bool changed = true;
+
+    for (int64_t k = 0; k < n; k++) {
+        e[k] = x[k] - to->scales[k / group] * ((float)to->codes[k] - to->offsets[k / group]);
+        for (int64_t j = 0; j < n; j++)
+            gradient[j] += h[k * n + j] * e[k];
+    }
+    for (int sweep = 0; sweep < SWEEPS && changed; sweep++) {
+        changed = false;
+        for (int64_t k = 0; k < n; k++) {
+            const float scale = to->scales[k / group], zero = to->offsets[k / group];
+            const float wanted = x[k] - (e[k] - gradient[k] / h[k * n + k]);
+            const float code = nearest((Vec){wanted}, scale != 0 ? 1.0f / scale : 0.0f, -zero, 15.0f - zero)[0] + zero;
+            const float more = x[k] - scale * (code - zero) - e[k];
+
+            if ((uint8_t)code == to->codes[k])
+                continue;
+            to->codes[k] = (uint8_t)code;
+            e[k] += more;
+            for (int64_t j = 0; j < n; j++)
+                gradient[j] += h[k * n + j] * more;
+            changed = true;
+        }
+    }
+}
+
+/* A block of columns, for inputs of these moments [n][n]. */
+static void quantise_block(const float *x, const float *h, int64_t n, const CodedForm *f, const CodedRow *to)
+{
+    float counts[MOMENTS_BLOCK];
+    bool finite = true;
+
+    for (int64_t k = 0; k < n; k++)
+        counts[k] = h[k * n + k];
+    for (int64_t g = 0; g < n / f->group; g++) {
+        to->offsets[g] = quantise_group(x + g * f->group, counts + g * f->group, f->group, f->type,
+                                        f->scales == PACKED_FP16_ZEROS, to->codes + g * f->group, &to->scales[g]);
+        finite = finite && isfinite(to->scales[g]); /* a scale that fp16 cannot hold is refused later */
+    }
+    if (finite)
+        descend(x, h, n, f->group, to);
+}
+
+void quantise_row(const float *x, int64_t columns, const CodedForm *f, const Moments *inputs, const CodedRow *to)
+{
+    const int64_t block = inputs && f->type == DT_INT4 ? inputs->block : 0;
+
+    for (int64_t k = 0; block && k < columns; k += block)
+        quantise_block(x + k, inputs->at + k * block, block, f,
+                       &(CodedRow){to->scales + k / f->group, to->offsets + k / f->group, to->codes + k});
+    for (int64_t g = 0; !block && g < columns / f->group; g++)
+        to->offsets[g] = quantise_group(x + g * f->group, NULL, f->group, f->type, f->scales == PACKED_FP16_ZEROS,
                                         to->codes + g * f->group, &to->scales[g]);
 }
 

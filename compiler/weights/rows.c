@@ -341,7 +341,7 @@ void *rows_codes(const Source *s, const Value *v, int64_t from, int64_t count, f
     for (int64_t r = 0; !stored && !fault->found && r < count; r++) {
         const CodedRow to = coded_row(&form, columns, codes, r);
 
-        quantise_row(f + r * columns, columns, &form, &to);
+        quantise_row(f + r * columns, columns, &form, s->inputs, &to);
     }
     return codes;
 }

@@ -12,6 +12,7 @@ typedef struct Source {
     const Merging *merging;
     const CodedForm *form; /* rows are read as codes (coded_row); NULL: as elements of `type` */
     int64_t rank;          /* whose parts are read */
+    const Moments *inputs; /* of the matrix that is packed; NULL: not known */
 } Source;
 
 /* The first value that is refused: NaN, infinity, or too large for the packed type. */

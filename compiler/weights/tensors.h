@@ -53,9 +53,10 @@ struct Checkpoint {
     struct {
         Merge *at;
         size_t n, cap;
-    } merges;             /* sorted by weight */
-    const char *adapters; /* a line each; NULL: none */
-    const char *stored;   /* a line about quantised matrices; NULL: there are none */
+    } merges;                       /* sorted by weight */
+    const char *adapters;           /* a line each; NULL: none */
+    const char *stored;             /* a line about quantised matrices; NULL: there are none */
+    const Calibration *calibration; /* NULL: none */
 };
 
 /* Element i, which may be NaN or infinite. Of a type that is read. */
@@ -121,8 +122,9 @@ void merging_close(Merging *m); /* NULL is fine */
  * instead, as rows. */
 void merging_add(const Merging *m, Id weight, bool columns, int64_t from, int64_t count, float *f);
 
-/* quantise.c. A row of finite fp32 values to codes; rows of codes (coded_row) to tiles in a form of quantised weights. */
-void quantise_row(const float *x, int64_t columns, const CodedForm *f, const CodedRow *to);
+/* quantise.c. A row of finite fp32 values to codes (inputs: what the row multiplies; NULL: not known); rows of codes (coded_row)
+ * to tiles in a form of quantised weights. */
+void quantise_row(const float *x, int64_t columns, const CodedForm *f, const Moments *inputs, const CodedRow *to);
 void pack_tiles(const CodedForm *f, const char *form, int64_t rows, int64_t columns, void *codes, uint8_t *out);
 
 /* Rows [from, from + count) of a sinusoid value: [count, dim]. */

@@ -8,6 +8,22 @@
 
 typedef struct Checkpoint Checkpoint; /* its files, mapped until it is closed */
 
+enum { MOMENTS_BLOCK = 128 };
+
+/* What the inputs x of a matrix [N,K] are like: the sum of x x^T over rows x, of blocks of columns. Codes are chosen by it
+ * (quantise.c). All elements are finite; those with one column twice are positive. */
+typedef struct Moments {
+    const char *weight; /* weights_name of the matrix */
+    int64_t columns;    /* K */
+    int64_t block;      /* columns of a block: the largest power of 2 up to MOMENTS_BLOCK that divides K */
+    float *at;          /* [K / block][block][block] */
+} Moments;
+
+typedef struct Calibration {
+    Moments *at;
+    size_t n, cap;
+} Calibration;
+
 /* Opens and checks headers: bounds, overlaps, types, duplicate names. A safetensors file, an index, a folder with one of
  * them, or a GGUF file. */
 bool checkpoint_open(const char *path, Arena *keep, Checkpoint **out, Diag *d);
@@ -35,6 +51,9 @@ void checkpoint_mark(const Checkpoint *c, const Spec *spec);
  * and is then the same as the weight that it is a copy of.
  * The message names the tensor, the line of the spec, what was expected and what was found. */
 bool checkpoint_check(const Checkpoint *c, const Spec *spec, Diag *d);
+
+/* Matrices that become int4 are quantised for inputs like these, which must outlive the checkpoint. */
+void checkpoint_calibrate(Checkpoint *c, const Calibration *calibration);
 
 /* After checkpoint_check: one line about the tensors of heads that the graph does not use; NULL: there are none. */
 const char *checkpoint_note(const Checkpoint *c, const Spec *spec, Arena *keep);

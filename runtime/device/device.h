@@ -16,6 +16,14 @@ typedef struct Team Team;   /* base/team.h */
 
 enum { FTX_JOIN_WORD = 128 };
 
+/* Is told what matrices multiply: for `ftxc compile --calibrate`. */
+typedef struct Watch {
+    /* x [rows][columns], which a linear layer or experts are about to multiply with a matrix [N][columns]; at: the matrix's
+     * offset in the block of weights. Valid during the call. */
+    void (*inputs)(void *user, uint64_t at, const float *x, int64_t rows, int64_t columns);
+    void *user;
+} Watch;
+
 enum { FTX_CHAIN = 5 }; /* decode runs that a GPU takes as one graph */
 
 typedef struct Links Links; /* group/link.h */
@@ -108,6 +116,9 @@ typedef struct DeviceApi {
     /* Records each kernel and copy in t from now on. NULL: no longer; first what has been enqueued is waited for and
      * recorded. */
     FtxStatus (*trace)(Session *s, Trace *t, FtxError *err);
+
+    /* Runs tell w from now on; of matrices that are not quantised. NULL: no longer. NULL function: the device cannot. */
+    void (*watch)(Session *s, const Watch *w);
 } DeviceApi;
 
 extern const DeviceApi device_cpu;

@@ -41,13 +41,30 @@ local function qwen_windows(config, c, missing)
   c.windows = windows(config, c.layers, use and size or 0, function(i) return i >= first end)
 end
 
--- The text model of Qwen2-VL and Qwen2.5-VL
-local function qwen_images(type)
+-- The text model of Qwen2-VL and Qwen2.5-VL, and that of Qwen2.5-Omni
+local function qwen_images(type, own)
   return {
-    type = type, eps = 1e-5, kv_heads = 8, theta = 1000000.0, positions = 32768, mrope = true,
+    type = type, eps = own.eps or 1e-5, kv_heads = own.kv_heads or 8, theta = 1000000.0, positions = 32768, mrope = true,
     set = function(config, c)
-      qwen_windows(config, c, 80)
+      qwen_windows(config, c, own.first or 80)
       c.qkv_bias = true
+    end,
+  }
+end
+
+-- The text models of GLM-4.1V, GLM-4.6V and GLM-OCR, which have the norms of GLM-4
+local function glm_images(type, own)
+  return {
+    type = type, kv_heads = own.kv_heads, eps = 1e-5, style = "neighbour", positions = own.positions, mrope = true,
+    fields = { head_dim = own.head_dim },
+    names = { gate_up = "mlp.gate_up_proj", after_attention = "post_self_attn_layernorm", after_ffn = "post_mlp_layernorm" },
+    set = function(config, c)
+      c.qkv_bias = own.bias
+      config:only("attention_bias", tostring(own.bias) .. ": the class does not read it", own.bias)
+      config:only("head_dim", "hidden_size / num_attention_heads", c.head_dim)
+      for i = 0, config:count("num_nextn_predict_layers", 0, 64, 0) - 1 do -- they predict further tokens
+        c.left_out[i + 1] = "model.layers." .. c.layers + i .. "."
+      end
     end,
   }
 end
@@ -87,8 +104,22 @@ local classes = {
       same_bias(config, c, "attention_bias")
     end,
   },
-  Qwen2VLForConditionalGeneration = qwen_images("qwen2_vl_text"),
-  Qwen2_5_VLForConditionalGeneration = qwen_images("qwen2_5_vl_text"),
+  Qwen2VLForConditionalGeneration = qwen_images("qwen2_vl_text", {}),
+  Qwen2_5_VLForConditionalGeneration = qwen_images("qwen2_5_vl_text", {}),
+  Qwen2_5OmniThinkerForConditionalGeneration = qwen_images("qwen2_5_omni_text", { eps = 1e-6, kv_heads = 4, first = 28 }),
+  Glm4vForConditionalGeneration = glm_images("glm4v_text", { kv_heads = 2, positions = 32768, bias = true, head_dim = false }),
+  GlmOcrForConditionalGeneration = glm_images("glm_ocr_text", { kv_heads = 8, positions = 131072, bias = false, head_dim = "head_dim" }),
+  PaddleOCRVLForConditionalGeneration = {
+    type = "paddleocr_vl_text", eps = 1e-5, kv_heads = 2, head_dim = 128, tie = true, theta = 500000.0, positions = 131072,
+    mrope = true,
+    set = function(config, c)
+      fields.same_bias(config, c, "use_bias")
+      c.ffn_bias = c.qkv_bias
+      config:only("compression_ratio", "1: positions are not divided", 1)
+      for _, name in ipairs { "ignored_index", "rope_is_neox_style", "sliding_window", "use_3d_rope", "use_flash_attention",
+                              "weight_share_add_bias" } do config:value(name) end -- the class does not read these
+    end,
+  },
   Qwen3VLForConditionalGeneration = {
     type = "qwen3_vl_text", kv_heads = 32, head_dim = 128, theta = 500000.0, positions = 128000, mrope = true,
     names = head_norms,
@@ -267,6 +298,27 @@ local classes = {
     set = function(config, c)
       same_window(config, c)
       for _, name in ipairs { "full_attn_mod", "interpolate_factor" } do config:only(name, "1", 1) end
+    end,
+  },
+  -- Phi-4-multimodal as published: adapters for images and sounds stand beside each matrix, and are left out
+  Phi4MMForCausalLM = {
+    type = "phi4mm", eps = 1e-5, kv_heads = 8, positions = 131072,
+    names = { qkv = "self_attn.qkv_proj.base_layer", out = "self_attn.o_proj.base_layer", gate_up = "mlp.gate_up_proj.base_layer",
+              down = "mlp.down_proj.base_layer" },
+    set = function(config, c)
+      same_window(config, c)
+      for _, name in ipairs { "full_attn_mod", "interpolate_factor" } do config:only(name, "1", 1) end
+      for _, name in ipairs { "attention_bias", "lm_head_bias", "mlp_bias" } do config:only(name, "false", false) end
+      for _, name in ipairs { "audio_processor", "embd_layer", "img_processor", "speech_lora", "vision_lora" } do config:value(name) end
+      c.unused = {}
+      for _, part in ipairs { c.names.qkv, c.names.out, c.names.gate_up, c.names.down } do
+        local matrix = string.sub(part, 1, -#"base_layer" - 1)
+        for _, kind in ipairs { "speech", "vision" } do
+          table.insert(c.unused, "model.layers.*." .. matrix .. "lora_A." .. kind .. ".weight")
+          table.insert(c.unused, "model.layers.*." .. matrix .. "lora_B." .. kind .. ".weight")
+        end
+      end
+      c.left_out = { "model.embed_tokens_extend." }
     end,
   },
   GlmForCausalLM = {
@@ -507,12 +559,11 @@ local function classify(config, c, head, model)
   return of_tokens == "qa_outputs" and of_tokens or "score"
 end
 
+-- The fields of decoder.lua, and the longest text.
 -- encoder: the class without its head; head: with a classifier in its place: ForSequenceClassification, of the text's last
 -- token, or a head of each token
-local function read(config, class, encoder, head)
+function readers.parts(config, class, encoder, head)
   local field = setmetatable({}, { __index = class.fields })
-  local other = class.instead and class.instead(config)
-  if other then return read(config, classes[other], encoder, head) end
   if class.before then class.before(config) end
   for name, old in pairs(class.older) do
     if config.values[old] ~= nil then field[name] = old end
@@ -555,6 +606,18 @@ local function read(config, class, encoder, head)
     attention = class.both and "full" or encoder and readers.attention(config) or nil,
   }
   class.set(config, c, positions, harmless, head)
+  for i = 1, #c.left_out do                                         -- names of hf/wrappers.lua
+    for _, prefix in ipairs(config.prefixes or {}) do
+      table.insert(c.left_out, prefix .. string.sub(c.left_out[i], 1 + #c.names.prefix))
+    end
+  end
+  return c, positions
+end
+
+local function read(config, class, encoder, head)
+  local other = class.instead and class.instead(config)
+  if other then return read(config, classes[other], encoder, head) end
+  local c, positions = readers.parts(config, class, encoder, head)
   if encoder and c.prefix_tail then
     local by = ftx.override("pooling")
     ftx.refuse(by and "-D pooling=" .. by or config.path, "tokens of this model see all of a prompt but its end; " ..
@@ -573,7 +636,9 @@ local function read(config, class, encoder, head)
       if at then c.names[part] = without_star(at) end
     end
   end
-  local model = { positions = positions, vocab = c.vocab, encoder = encoder, whole = c.prefix_tail and true or nil }
+  local longest = c.longest or positions
+  c.longest = nil
+  local model = { positions = longest, vocab = c.vocab, encoder = encoder, whole = c.prefix_tail and true or nil }
   if encoder then c.left_out = { "score.", "qa_outputs.", table.unpack(c.left_out) } end
   if head then
     local classifier = classify(config, c, head, model)
@@ -586,7 +651,11 @@ local function read(config, class, encoder, head)
 end
 
 -- Parts that nn.* does not have, by the beginning of an architecture's name.
-local lacking = {}
+local lacking = {
+  Lfm3 = "another kind of convolutions", JetMoe = "experts in attention", Laguna = "gates that are a softplus",
+  Doge = "gates that are a softplus", DiffLlama = "scores whose weights are computed of weights", PaliGemma = "a prefix that sees all of itself",
+  LongcatFlash = "experts that give back their input", Mllama = "attention to images in its layers",
+}
 for _, name in ipairs { "FalconMamba", "Jamba", "KimiLinear", "Mamba", "MiniMaxForCausalLM", "MiniMaxText01", "RecurrentGemma",
                         "Rwkv", "Zamba" } do
   lacking[name] = "a recurrent state of another kind"

@@ -36,14 +36,6 @@ local function pooler(config, c, head, name)
   c.pooling, c.names.dense = "first", name
 end
 
--- RoPE of a kind of layer; old: its theta in older files, with the class's.
-local function modern_rope(config, kind, head_dim, positions, old, theta)
-  local new = config:inside("rope_parameters")
-  local values = new and new:inside(kind)
-  return hf.rope(hf.file(config.path, { rope_parameters = values and values.values }), head_dim, positions, nil,
-                 { theta = config:number(old, 1, 1e12, theta) })
-end
-
 -- Layers of a window and layers that see all: layer_types, or each n-th sees all.
 local function modern_windows(config, layers)
   local list, made = config:value("layer_types"), {}
@@ -355,8 +347,8 @@ local classes = {
       config:only("position_embedding_type", "absolute: the class does not read it", "absolute")
       config:value("layer_norm_eps") -- norm_eps is read
       c.windows = modern_windows(config, c.layers)
-      c.rope = modern_rope(config, "full_attention", head_dim, positions, "global_rope_theta", 160000.0)
-      c.rope_windowed = modern_rope(config, "sliding_attention", head_dim, positions, "local_rope_theta", 10000.0)
+      c.rope = hf.rope_of_kind(config, "full_attention", head_dim, positions, "global_rope_theta", 160000.0)
+      c.rope_windowed = hf.rope_of_kind(config, "sliding_attention", head_dim, positions, "local_rope_theta", 10000.0)
       if not c.outputs and not rawget(hf.token_heads, head) then return end
       if c.outputs then c.pooling = config:word("classifier_pooling", { cls = "first", mean = "mean" }, "cls") end
       c.dense_bias = config:flag("classifier_bias", false)
@@ -428,12 +420,13 @@ local classes = {
       if c.outputs then first_token(c, "pooler.dense", "tanh", "classifier") else pooler(config, c, head, "pooler.dense") end
     end,
   },
-  Ernie = {                                                         -- 1.0; 2.0 and 3.0 have embeddings of tasks
-    prefixes = { "ernie." }, classifies = true, sizes = base, names = { positions = "embeddings.position_embeddings" },
+  Ernie = {                                                         -- 2.0 and 3.0 have embeddings of tasks, of which the first is read
+    prefixes = { "ernie." }, classifies = true, sizes = base,
+    names = { positions = "embeddings.position_embeddings", tasks = "embeddings.task_type_embeddings" },
     set = function(config, c, positions, _, head)
       bert_positions(config, c, positions)
-      config:only("use_task_id", "false: embeddings of tasks are not computed", false)
-      config:value("task_type_vocab_size")
+      local tasks = config:count("task_type_vocab_size", 1, 1024, 3)
+      c.tasks = config:flag("use_task_id", false) and tasks or 0
       if c.outputs then first_token(c, "pooler.dense", "tanh", "classifier") else pooler(config, c, head, "pooler.dense") end
     end,
   },
@@ -498,6 +491,43 @@ local classes = {
   Gte = { prefixes = { "gte.", "new." }, classifies = true, positions = 8192, types = 1, names = gte_names,
           set = gte(160000.0) },
   New = { prefixes = { "new." }, classifies = true, positions = 2048, types = 1, names = gte_names, set = gte(10000.0) },
+  -- The names of a layer's tensors end with its number
+  XLM = {
+    prefixes = { "transformer." }, classifies = true, sizes = { hidden = 2048, layers = 12, heads = 16 },
+    dropped = { "pred_layer.", "sequence_summary.", "classifier.", "qa_outputs." },
+    fields = { hidden = "emb_dim", layers = "n_layers", heads = "n_heads", ffn = false, activation = false, types = false },
+    names = { embedding = "embeddings", positions = "position_embeddings", embedding_norm = "layer_norm_emb", layers = false,
+              q = "attentions.%d.q_lin", k = "attentions.%d.k_lin", v = "attentions.%d.v_lin", out = "attentions.%d.out_lin",
+              attention_norm = "layer_norm1.%d", up = "ffns.%d.lin1", down = "ffns.%d.lin2", ffn_norm = "layer_norm2.%d" },
+    refused = { ForQuestionAnswering = "answers that are searched for are not computed" },
+    before = function(config)
+      if config.values.vocab_size == nil then config.values.vocab_size = config:value("n_words") end
+    end,
+    set = function(config, c, positions)
+      c.positions, c.ffn = positions, 4 * c.hidden
+      c.activation = config:flag("gelu_activation", true) and "gelu_erf" or "relu"
+      c.norm_first = config:flag("pre_norm", false)
+      c.unused = { "lang_embeddings.weight", "position_ids" }
+      config:only("causal", "false", false)
+      config:only("is_encoder", "true", true)
+      config:only("n_words", "the value of vocab_size", c.vocab)
+      for _, name in ipairs { "asm", "embed_init_std", "end_n_top", "lang2id", "id2lang", "lang_id", "langs", "mask_index",
+                              "mask_token_id", "max_vocab", "min_count", "n_langs", "same_enc_dec", "share_inout_emb",
+                              "sinusoidal_embeddings", "start_n_top", "unk_index", "use_lang_emb", "bos_index", "eos_index",
+                              "pad_index" } do config:value(name) end
+      for _, name in ipairs { "amp", "bptt", "clip_grad_norm", "encoder_only", "fp16", "group_by_size", "lg_sampling_factor", "lgs",
+                              "mlm_steps", "sample_alpha", "tokens_per_batch", "use_apex", "word_blank", "word_dropout", "word_keep",
+                              "word_mask", "word_mask_keep_rand", "word_pred", "word_rand", "word_shuffle" } do
+        config:value(name)                                          -- of training
+      end
+      if not c.outputs then return end
+      config:only("summary_type", "first: other vectors of a text are not made", "first")
+      config:only("summary_use_proj", "true", true)
+      config:only("summary_proj_to_labels", "true", true)
+      config:only("summary_activation", "null")
+      c.pooling, c.names.output = "first", "sequence_summary.summary"
+    end,
+  },
   CLIPText = {
     prefixes = { "text_model." }, eps = 1e-5, activation = "quick_gelu", positions = 77, fields = { types = false },
     names = {
@@ -521,6 +551,7 @@ local classes = {
 
 -- head: what follows the class's name in that of the architecture: see lib/checkout.lua
 local function read(config, class, head)
+  if class.before then class.before(config) end
   local older = class.older.hidden and config.values[class.older.hidden] ~= nil
   local field = older and setmetatable({}, { __index = function(_, k) return rawget(class.older, k) or class.fields[k] end })
     or class.fields
@@ -531,7 +562,7 @@ local function read(config, class, head)
     hidden = config:count(field.hidden, 1, 2 ^ 17, class.sizes.hidden),
     layers = config:count(field.layers, 1, 1024, class.sizes.layers),
     heads = config:count(field.heads, 1, 1024, class.sizes.heads),
-    ffn = config:count(field.ffn, 1, 2 ^ 20, class.sizes.ffn),
+    ffn = field.ffn and config:count(field.ffn, 1, 2 ^ 20, class.sizes.ffn) or 1, -- else set() has it
     types = field.types and config:count(field.types, 0, 1024, class.types) or 0,
     norm_eps = field.eps and config:number(field.eps, 1e-30, 1, class.eps) or class.eps,
     prefixes = class.prefixes,
@@ -541,7 +572,7 @@ local function read(config, class, head)
     outputs = classifier and hf.labels(config) or nil,
   }
   if c.hidden % c.heads ~= 0 then config:refuse(field.heads, "a divisor of " .. field.hidden .. " " .. c.hidden) end
-  if not older then c.activation = config:word(field.activation, class.activations, class.activation) end
+  if not older and field.activation then c.activation = config:word(field.activation, class.activations, class.activation) end
   config:only("is_decoder", "false", false)
   config:only("is_causal", "false", false)
   class.set(config, c, positions, older or false, head)
@@ -559,6 +590,7 @@ end
 
 -- A function of config and head for each beginning of a name; nil: the head is not read.
 local readers = {}
+classes.Flaubert = classes.XLM
 classes.XLMRoberta, classes.Camembert = classes.Roberta, classes.Roberta
 classes.Data2VecText = {
   prefixes = { "data2vec_text." }, classifies = true, sizes = base, names = classes.Roberta.names, set = classes.Roberta.set,

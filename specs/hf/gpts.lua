@@ -27,6 +27,31 @@ return {
       c.out_bias, c.ffn_bias = c.qkv_bias, c.qkv_bias
     end,
   },
+  -- Ettin's decoders
+  ModernBertDecoderForCausalLM = {
+    type = "modernbert-decoder", norm = "layer", eps = 1e-5, activation = "gelu", tie = true, positions = 8192,
+    fields = { eps = "norm_eps", activation = "hidden_activation", kv_heads = false, head_dim = false, theta = false },
+    names = { embedding = "model.embeddings.tok_embeddings", embedding_norm = "model.embeddings.norm", final_norm = "model.final_norm",
+              attention_norm = "attn_norm", ffn_norm = "mlp_norm", q = "attn.q_proj", k = "attn.k_proj", v = "attn.v_proj",
+              out = "attn.Wo", gate_up = "mlp.Wi", down = "mlp.Wo", head_dense = "lm_head.dense", head_norm = "lm_head.norm",
+              head = "decoder" },
+    set = function(config, c, positions)
+      local every, size = config:count("global_attn_every_n_layers", 1, 1024, 3), config:count("local_attention", 2, 2 ^ 24, 128)
+      fields.same_bias(config, c, "attention_bias")
+      c.ffn_bias, c.norm_bias = config:flag("mlp_bias", false), config:flag("norm_bias", false)
+      c.head_bias, c.head_dense_bias = config:flag("decoder_bias", true), config:flag("classifier_bias", false)
+      c.head_activation = config:word("classifier_activation", hf.activations, "gelu")
+      c.windows = fields.windows(config, c.layers, size // 2, function(i) return i % every ~= 0 end)
+      config:only("sliding_window", "half of local_attention", size // 2)
+      c.rope = hf.rope_of_kind(config, "full_attention", c.head_dim, positions, "global_rope_theta", 160000.0)
+      c.rope_windowed = hf.rope_of_kind(config, "sliding_attention", c.head_dim, positions, "local_rope_theta", 10000.0)
+      c.own = { { names = setmetatable({ attention_norm = false }, { __index = c.names }) } }
+      c.left_out = { "lm_head." }
+      for _, name in ipairs { "causal_mask", "is_causal" } do config:only(name, "true", true) end
+      for _, name in ipairs { "classifier_pooling", "cls_token_id", "initializer_cutoff_factor", "layer_norm_eps", "mlp_dropout",
+                              "position_embedding_type", "reference_compile", "sparse_pred_ignore_index" } do config:value(name) end
+    end,
+  },
   PhiForCausalLM = {
     type = "phi", norm = "layer", eps = 1e-5, activation = "gelu_new", partial = 0.5,
     fields = { eps = "layer_norm_eps" },

@@ -71,6 +71,7 @@ local function with(names, more)
 end
 
 -- Latent attention. Positions scaled by yarn make the scores larger, too. own: the class's values.
+-- whole: head_dim means all elements of a head.
 local function latent(config, c, own)
   local at = hf.rope_object(config)
   own = own or { q = 1536, kv = 512, nope = 128, v = 128 }
@@ -79,7 +80,7 @@ local function latent(config, c, own)
         config:count("q_lora_rank", 1, 2 ^ 17),
     kv = config:count("kv_lora_rank", 1, 2 ^ 17, own.kv),
     nope = config:count("qk_nope_head_dim", 1, 1024, own.nope), rotated = c.head_dim,
-    v = config:count("v_head_dim", 1, 1024, own.v),
+    v = config:count("v_head_dim", 1, 1024, own.v), q_scale = own.q_scale,
     bias = config:flag("attention_bias", false), eps = 1e-6,
   }
   c.out_bias, c.head_dim = c.latent.bias, c.latent.nope + c.latent.rotated
@@ -88,7 +89,8 @@ local function latent(config, c, own)
   end
   c.scale = c.head_dim ^ -0.5
   config:only("num_key_value_heads", "as many as num_attention_heads, " .. c.heads, c.heads)
-  config:only("head_dim", "the value of qk_rope_head_dim", c.latent.rotated)
+  if own.whole then config:only("head_dim", "qk_nope_head_dim and qk_rope_head_dim, " .. c.head_dim, c.head_dim)
+  else config:only("head_dim", "the value of qk_rope_head_dim", c.latent.rotated) end
   config:only("qk_head_dim", "qk_nope_head_dim and qk_rope_head_dim, " .. c.head_dim, c.head_dim)
   config:only("pretraining_tp", "1", 1)
   config:only("moe_layer_freq", "1", 1)
@@ -103,6 +105,60 @@ local latent_names = {
   kv_a = "self_attn.kv_a_proj_with_mqa", kv_a_norm = "self_attn.kv_a_layernorm", kv_b = "self_attn.kv_b_proj",
 }
 local latent_fields = { head_dim = "qk_rope_head_dim", kv_heads = false }
+
+-- Layers whose queries see index_topk keys of their choice are those that see all, in texts of so many tokens. What chooses is
+-- left out.
+local function short_texts(config, c, positions)
+  local most = config:count("index_topk", 1, 2 ^ 24, 2048)
+  c.longest = math.min(positions, most)
+  if hf.context(c.longest) > most then
+    config:refuse("index_topk", "limits.context or more, " .. hf.context(c.longest) .. ": attention to keys of its choice is not computed")
+  end
+  for i = 0, c.layers - 1 do table.insert(c.left_out, "model.layers." .. i .. ".self_attn.indexer.") end
+  for _, name in ipairs { "index_head_dim", "index_n_heads", "indexer_rope_interleave", "indexer_types", "index_skip_topk_offset",
+                          "index_topk_freq", "index_topk_pattern" } do config:value(name) end
+end
+
+-- DeepSeek V3.2 and GLM-5
+local function chosen_keys(config, c, positions, own)
+  latent(config, c, own)
+  if not c.latent.q then config:refuse("q_lora_rank", "a number") end
+  deepseek_experts(config, c, own)
+  sparse_layers(config, c)
+  sigmoid_experts(config, c)
+  short_texts(config, c, positions)
+  local kinds = config:value("layer_types") or {}
+  for i = 1, #kinds do
+    if kinds[i] ~= "indexed_attention" then config:refuse("layer_types", "indexed_attention for each layer") end
+  end
+  config:only("rope_interleave", "true", true)
+  config:only("topk_method", "noaux_tc", "noaux_tc")
+  config:only("scoring_func", "sigmoid", "sigmoid")
+end
+
+-- Fields of the model's own code: they must say what the class computes.
+local function mimo_fields(config, c)
+  local function list(key, of)
+    local given = config:value(key)
+    for i = 1, type(given) == "table" and c.layers or 0 do
+      if given[i] ~= of(i) then config:refuse(key, "a list of what layer_types and mlp_layer_types say") end
+    end
+  end
+  list("hybrid_layer_pattern", function(i) return c.windows[i] > 0 and 1 or 0 end)
+  list("moe_layer_freq", function(i) return c.experts.dense[i] and 0 or 1 end)
+  config:only("add_full_attention_sink_bias", "false", false)
+  config:only("add_swa_attention_sink_bias", "true", true)
+  config:only("layernorm_epsilon", "the value of rms_norm_eps", c.norm_eps)
+  config:only("swa_head_dim", "the value of head_dim", c.head_dim)
+  config:only("swa_v_head_dim", "the value of v_head_dim", c.v_head_dim or c.head_dim)
+  config:only("swa_num_attention_heads", "the value of num_attention_heads", c.heads)
+  config:only("swa_num_key_value_heads", "twice num_key_value_heads", 2 * c.kv_heads)
+  -- The class has these for files that have no rope_parameters
+  config:only("rope_theta", "5000000 without rope_parameters", 5000000)
+  config:only("swa_rope_theta", "10000 without rope_parameters", 10000)
+  config:only("partial_rotary_factor", "0.334 without rope_parameters", 0.334)
+  for _, name in ipairs { "attention_chunk_size", "hybrid_block_size" } do config:value(name) end
+end
 
 -- A list of a number for each layer; missing or empty: nil.
 local function layer_list(config, key, layers, expected, fits)
@@ -188,7 +244,72 @@ local function dbrx_experts(config, c, at, harmless)
   at:known(harmless)
 end
 
+-- Fields of how many experts there are, and shared ones: those of DeepSeek, or of the models' own files.
+local function expert_keys(config)
+  if config.values.n_routed_experts ~= nil then return "n_routed_experts", "n_shared_experts" end
+  return "num_experts", "num_shared_experts"
+end
+
+-- Ling 2.0 and Sarvam: layers of GLM-4.5 with one matrix for queries, keys and values. own: the class's values.
+local function bailing(type, own)
+  return {
+    type = type, kv_heads = own.kv_heads, head_dim = own.head_dim, theta = own.theta, positions = own.positions,
+    names = with(expert_names {}, {
+      embedding = "model.word_embeddings", qkv = "attention.query_key_value", out = "attention.dense",
+      router_choice = "mlp.gate.expert_bias", shared_gate = "mlp.shared_experts.gate_proj", shared_up = "mlp.shared_experts.up_proj",
+      shared_down = "mlp.shared_experts.down_proj",
+    }),
+    set = function(config, c)
+      c.qkv_bias = config:flag("use_qkv_bias", config:flag("attention_bias", false))
+      own.key, own.shared_key = expert_keys(config)
+      deepseek_experts(config, c, own)
+      sigmoid_experts(config, c)
+      if config:flag("use_qk_norm", own.norms) then
+        c.norm_heads, c.names.q_norm, c.names.k_norm = true, "attention.query_layernorm", "attention.key_layernorm"
+      end
+      config:only("score_function", "sigmoid", "sigmoid")
+      config:only("moe_router_enable_expert_bias", "true", true)
+      config:only("use_bias", "false", false)
+      config:only("use_rmsnorm", "true", true)
+      config:only("moe_shared_expert_intermediate_size", "moe_intermediate_size times num_shared_experts", c.experts.shared)
+      for _, name in ipairs { "embedding_dropout", "output_dropout", "router_dtype", "max_window_layers", "sliding_window",
+                              "use_sliding_window" } do config:value(name) end
+    end,
+  }
+end
+
 local classes = {
+  -- Ling 2.0 and Ring 2.0, as published
+  BailingMoeV2ForCausalLM = bailing("bailing_moe_v2", {
+    kv_heads = 4, theta = 600000.0, positions = 16384, count = 256, shared = 1,
+    ffn = 512, k = 8, first = 1, scale = 2.5, groups = 8, kept = 4, further = 0, norms = true,
+  }),
+  SarvamMoEForCausalLM = bailing("sarvam_moe", {
+    kv_heads = 4, head_dim = 64, theta = 8000000.0, positions = 131072, count = 128, shared = 1,
+    ffn = 1024, k = 6, first = 1, scale = 2.5, groups = 1, kept = 1, further = 0, norms = true,
+  }),
+  -- DeepSeek V3 without a vector of queries
+  SarvamMLAForCausalLM = {
+    type = "sarvam_mla", head_dim = 64, style = "neighbour", positions = 4096, fields = latent_fields,
+    names = with(expert_names {}, with(with({}, shared_names), latent_names)),
+    before = function(config)
+      local at = config:inside("rope_scaling")
+      if at and (at:value("rope_type") or at:value("type")) == "deepseek_yarn" then at.values.rope_type = "yarn" end
+      -- a derived number, which the model's own files have in another sense
+      config:value("head_dim")
+      config.values.head_dim = nil
+    end,
+    set = function(config, c)
+      local key, shared_key = expert_keys(config)
+      latent(config, c, { kv = 512, nope = 128, v = 128 })
+      deepseek_experts(config, c, { key = key, shared_key = shared_key, first = 1, count = 128, ffn = 2048, k = 8, shared = 1, scale = 2.5,
+                                    groups = 1, kept = 1, further = 0 })
+      sigmoid_experts(config, c)
+      config:only("q_head_dim", "qk_nope_head_dim and qk_rope_head_dim, " .. c.head_dim, c.head_dim)
+      if not config:flag("rope_interleave", true) then c.rope.style = "half" end
+      for _, name in ipairs { "topk_method", "scoring_func", "score_function" } do config:only(name, "noaux_tc", "noaux_tc", "sigmoid") end
+    end,
+  },
   Qwen3MoeForCausalLM = {
     type = "qwen3_moe", kv_heads = 4, positions = 32768,
     names = expert_names { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" },
@@ -215,6 +336,19 @@ local classes = {
       local version = config:value("transformers_version")
       local newer = type(version) == "string" and (tonumber(string.sub(version, 1, 1)) or 0) >= 5
       c.experts.renorm, c.experts.transposed, c.experts.suffix = true, not newer, ""
+    end,
+  },
+  -- The text model of Qwen3-Omni
+  Qwen3OmniMoeThinkerForConditionalGeneration = {
+    type = "qwen3_omni_moe_text", kv_heads = 4, theta = 1000000.0, positions = 32768, mrope = true,
+    names = expert_names { q_norm = "self_attn.q_norm", k_norm = "self_attn.k_norm" },
+    set = function(config, c)
+      c.norm_heads = true
+      fields.same_bias(config, c, "attention_bias")
+      qwen_experts(config, c, 128, 8, 768)
+      c.experts.renorm = config:flag("norm_topk_prob", true)
+      for _, name in ipairs { "max_window_layers", "shared_expert_intermediate_size", "sliding_window", "use_qk_norm",
+                              "use_sliding_window" } do config:value(name) end -- the class does not read these
     end,
   },
   Qwen2MoeForCausalLM = {
@@ -441,6 +575,18 @@ local classes = {
       end
     end,
   },
+  -- The text model of GLM-4.5V
+  Glm4vMoeForConditionalGeneration = {
+    type = "glm4v_moe_text", eps = 1e-5, kv_heads = 8, partial = 0.5, positions = 65536, mrope = true,
+    names = with(expert_names {}, shared_names),
+    set = function(config, c)
+      c.qkv_bias = config:flag("attention_bias", true)
+      deepseek_experts(config, c, { first = 1, count = 128, ffn = 1408, k = 8, shared = 1, scale = 1.0, groups = 1, kept = 1,
+                                    further = 1 })
+      sigmoid_experts(config, c)
+      config:only("use_qk_norm", "false: the class does not read it", false)
+    end,
+  },
   SolarOpenForCausalLM = {
     type = "solar_open", eps = 1e-5, kv_heads = 8, head_dim = 128, theta = 1000000.0, positions = 131072,
     fields = { ffn = false },
@@ -528,6 +674,91 @@ local classes = {
                                     kept = 4, further = 1 })
       sigmoid_experts(config, c)
       if not config:flag("rope_interleave", true) then c.rope.style = "half" end
+      config:only("topk_method", "noaux_tc", "noaux_tc")
+      config:only("scoring_func", "sigmoid", "sigmoid")
+    end,
+  },
+  DeepseekV32ForCausalLM = {
+    type = "deepseek_v32", head_dim = 64, style = "neighbour", positions = 163840, fields = latent_fields,
+    names = with(expert_names {}, with(with({}, shared_names), latent_names)),
+    set = function(config, c, positions)
+      chosen_keys(config, c, positions, { q = 1536, kv = 512, nope = 128, v = 128, first = 3, count = 256, ffn = 2048, k = 8,
+                                          shared = 1, scale = 2.5, groups = 8, kept = 4, further = 1 })
+      config:only("mlp_bias", "false: the class does not read it", false)
+    end,
+  },
+  -- GLM-5
+  GlmMoeDsaForCausalLM = {
+    type = "glm_moe_dsa", eps = 1e-5, head_dim = 64, style = "neighbour", positions = 202752, fields = latent_fields,
+    names = with(expert_names {}, with(with({}, shared_names), latent_names)),
+    set = function(config, c, positions)
+      chosen_keys(config, c, positions, { q = 2048, kv = 512, nope = 192, v = 256, first = 3, count = 256, ffn = 2048, k = 8,
+                                          shared = 1, scale = 2.5, groups = 1, kept = 1, further = 1 })
+      config:only("mlp_bias", "false: the class does not read it", false)
+      config:only("moe_layer_freq", "1", 1)
+    end,
+  },
+  -- Mistral 4: the rotated part of a head is that of rope_parameters
+  Mistral4ForCausalLM = {
+    type = "mistral4", head_dim = 64, style = "neighbour", positions = 1048576, fields = latent_fields,
+    rope = { type = "yarn", rope_theta = 10000.0, factor = 128.0, original_max_position_embeddings = 8192, beta_fast = 32.0,
+             beta_slow = 1.0, mscale_all_dim = 1.0, mscale = 1.0, llama_4_scaling_beta = 0.1 },
+    rope_fields = { "llama_4_scaling_beta", "max_position_embeddings" },
+    names = fields.with(expert_names {}, shared_names, latent_names,
+                        { expert_gate = false, expert_up = false, expert_gate_up = "mlp.experts.gate_up_proj",
+                          expert_down = "mlp.experts.down_proj" }),
+    before = function(config)
+      local at = hf.rope_object(config)
+      if not at then return end
+      local rotated, nope = config:count("qk_rope_head_dim", 1, 1024, 64), config:count("qk_nope_head_dim", 1, 1024, 64)
+      at:only("partial_rotary_factor", "qk_rope_head_dim of the elements of a head", rotated / (rotated + nope))
+      at.values.partial_rotary_factor = nil
+    end,
+    set = function(config, c)
+      local at = hf.rope_object(config)
+      local by = at:number("llama_4_scaling_beta", 0, 1e6, 0.0)
+      local every = at:count("original_max_position_embeddings", 1, 2 ^ 30)
+      latent(config, c, { q = 1024, kv = 256, nope = 64, v = 128, whole = true, q_scale = by > 0 and { by = by, every = every } or nil })
+      deepseek_experts(config, c, { first = 0, count = 128, ffn = 2048, k = 4, shared = 1, scale = 1.0, groups = 1, kept = 1,
+                                    further = 0 })
+      c.experts.group_by, c.experts.renorm, c.experts.suffix = "sum2", config:flag("norm_topk_prob", true), ""
+      if not config:flag("rope_interleave", true) then c.rope.style = "half" end
+    end,
+  },
+  -- Windowed layers have twice the heads of keys and values, and sinks; values are shorter than keys
+  MiMoV2FlashForCausalLM = {
+    type = "mimo_v2_flash", eps = 1e-5, kv_heads = 4, head_dim = 192, positions = 131072, fields = { theta = false },
+    rope = { full_attention = { rope_theta = 5000000.0 }, sliding_attention = { rope_theta = 10000.0 } },
+    names = with(expert_names {}, { router_choice = shared_names.router_choice }),
+    set = function(config, c, positions)
+      c.qkv_bias = config:flag("attention_bias", false)
+      c.rope, c.rope_windowed = hf.ropes_by_kind(config, c.head_dim, positions, { theta = 10000.0, partial = 0.334 })
+      local size = fields.window(config, 129)
+      if config:value("sliding_window_size") then size = config:count("sliding_window_size", 1, 2 ^ 24) + 1 end
+      if size == 0 then config:refuse("sliding_window", "a number") end
+      c.windows = fields.windows(config, c.layers, size, function(i) return i > 0 and (i + 1) % 6 ~= 0 end)
+      c.own = {}
+      for i = 1, c.layers do
+        local near = c.windows[i] > 0
+        c.own[i] = near and { kv_heads = 2 * c.kv_heads, names = setmetatable({ sinks = "self_attn.attention_sink_bias" },
+                                                                              { __index = c.names }) } or {}
+      end
+      local v = config:count("v_head_dim", 1, c.head_dim, math.min(128, c.head_dim))
+      if v < c.head_dim then c.v_head_dim = v end
+      if config.values.attention_value_scale == nil then c.values_scale = 0.707
+      else c.values_scale = config:value("attention_value_scale") and config:number("attention_value_scale", 1e-6, 1e6) or 1 end
+      if config.values.routed_scaling_factor ~= nil and config:value("routed_scaling_factor") == nil then
+        config.values.routed_scaling_factor = 1.0
+      end
+      deepseek_experts(config, c, { first = 1, count = 256, ffn = 2048, k = 8, shared = 1, scale = 1.0, groups = 1, kept = 1,
+                                    further = 0 })
+      config:only("first_k_dense_replace", "1: the class reads mlp_layer_types", 1)
+      config:value("n_shared_experts")                              -- the class has none
+      c.experts.shared = nil
+      sparse_layers(config, c)
+      sigmoid_experts(config, c)
+      mimo_fields(config, c)
+      table.insert(c.left_out, "model.mtp.")
       config:only("topk_method", "noaux_tc", "noaux_tc")
       config:only("scoring_func", "sigmoid", "sigmoid")
     end,

@@ -1,5 +1,6 @@
 -- seq2seqs.lua - config.json of encoder-decoders that seq2seq.lua computes: by architecture the class's defaults, and the
 -- fields that only it has.
+local ftx = require "ftx"
 local hf = require "lib.hf"
 local seq2seq = require "seq2seq"
 local harmless = require("lib.harmless").seq2seqs
@@ -9,6 +10,8 @@ local bart = {
   scale_embedding = false, activation = "gelu", logits_bias = "final_logits_bias",
   pre = false, embedding_norm = true, fixed = false,                -- of fields that older files have; see `read_bart`
   first = 2,                                                        -- row of the first position
+  tied = true,
+  fields = { positions = "max_position_embeddings", vocab = "vocab_size" },
   sizes = { hidden = 1024, encoder_layers = 12, decoder_layers = 12, heads = 16, ffn = 4096, positions = 1024 },
 }
 
@@ -18,8 +21,8 @@ local function only(config, key, value)
 end
 
 local function read_bart(config, class)
-  local positions = config:count("max_position_embeddings", 1, 2 ^ 20, class.sizes.positions)
-  local vocab = config:count("vocab_size", 2, 2 ^ 24)
+  local positions = config:count(class.fields.positions, 1, 2 ^ 20, class.sizes.positions)
+  local vocab = config:count(class.fields.vocab, 2, 2 ^ 24)
   only(config, "normalize_before", class.pre)
   only(config, "add_final_layer_norm", class.pre)
   only(config, "normalize_embedding", class.embedding_norm)
@@ -39,7 +42,7 @@ local function read_bart(config, class)
     final_norm = class.pre,
     norm_embedding = class.embedding_norm,
     scale_embedding = config:flag("scale_embedding", class.scale_embedding),
-    tie_embeddings = config:flag("tie_word_embeddings", true),
+    tie_embeddings = config:flag("tie_word_embeddings", class.tied),
     logits_bias = class.logits_bias,
   }
   config:only("num_hidden_layers", "encoder_layers, " .. c.encoder_layers, c.encoder_layers)
@@ -47,8 +50,23 @@ local function read_bart(config, class)
     c.positions, c.first_position = positions + class.first, class.first
   end
   if c.logits_bias == "final_logits_bias" and config:stored("final_logits_bias") == false then c.logits_bias = "none" end
-  if class.set then class.set(config, c) end
-  return c, positions
+  local source = class.set and class.set(config, c, positions)
+  return c, positions, source
+end
+
+-- The longest source that sees all of itself, as `why` has it; -D limits.source may not be longer.
+local function short_source(config, key, longest, why)
+  local given = tonumber(ftx.override("limits.source") or nil)
+  if given and given > longest then config:refuse(key, "such that a source of " .. given .. " tokens sees all of itself: " .. why) end
+  return longest
+end
+
+-- Of LED and BigBird-Pegasus
+local encoder_names = { q = "query", k = "key", v = "value", out = "output" }
+local function in_encoder(inside)
+  local made = { out = "output" }
+  for _, part in ipairs { "q", "k", "v" } do made[part] = inside .. encoder_names[part] end
+  return made
 end
 
 -- T5's class of activations: "relu", or "gated-silu" for a gated feed-forward. "gated-gelu" means the tanh form.
@@ -166,6 +184,60 @@ local classes = {
       c.first_position = config:count("pad_token_id", 0, c.vocab - 1, 1) + 1
     end,
   },
+  -- Windows alone: no token sees all of the source
+  LEDForConditionalGeneration = {
+    type = "led", first = 0,
+    fields = { positions = "max_decoder_position_embeddings", vocab = "vocab_size" },
+    set = function(config, c)
+      local given = config:value("attention_window")
+      c.windows, c.encoder_names = {}, in_encoder "longformer_self_attn."
+      for i = 1, c.encoder_layers do
+        local window = given or 512
+        if type(given) == "table" then window = #given == c.encoder_layers and given[i] end
+        if math.type(window) ~= "integer" or window < 2 or window % 2 == 1 then
+          config:refuse("attention_window", "an even number of 2 or more, or a list with one for each layer of the encoder")
+        end
+        c.windows[i] = window // 2
+      end
+      c.unused = {}
+      for _, part in ipairs { "query", "key", "value" } do
+        for _, kind in ipairs { "weight", "bias" } do
+          table.insert(c.unused, "encoder.layers.*.self_attn.longformer_self_attn." .. part .. "_global." .. kind)
+        end
+      end
+      c.source_positions = config:count("max_encoder_position_embeddings", 1, 2 ^ 20, 16384)
+      config:only("attention_mode", "longformer", "longformer")
+      return c.source_positions
+    end,
+  },
+  -- Short sources see all of themselves; longer ones have blocks that are drawn
+  BigBirdPegasusForConditionalGeneration = {
+    type = "bigbird_pegasus", pre = true, embedding_norm = false, first = 0, scale_embedding = true, activation = "gelu_new",
+    sizes = { hidden = 1024, encoder_layers = 16, decoder_layers = 16, heads = 16, ffn = 4096, positions = 4096 },
+    set = function(config, c, positions)
+      local size, drawn = config:count("block_size", 1, 2 ^ 20, 64), config:count("num_random_blocks", 0, 2 ^ 20, 3)
+      local full = config:word("attention_type", { block_sparse = false, original_full = true }, "block_sparse")
+      c.encoder_names = in_encoder "self."
+      c.attention_bias = config:flag("use_bias", false)
+      c.names = { final_norm = ".layernorm_embedding" }
+      if full then return positions end
+      return short_source(config, "num_random_blocks", math.min(positions, (5 + 2 * drawn) * size), "blocks that are drawn are not computed")
+    end,
+  },
+  -- of WMT 19: a vocabulary and an embedding for each side
+  FSMTForConditionalGeneration = {
+    type = "fsmt", embedding_norm = false, fixed = true, scale_embedding = true, activation = "relu", tied = false,
+    logits_bias = "none",
+    fields = { positions = "max_position_embeddings", vocab = "tgt_vocab_size" },
+    set = function(config, c)
+      if c.hidden % 2 ~= 0 or c.hidden < 4 then config:refuse("d_model", "an even number of 4 or more") end
+      c.source_vocab, c.apart = config:count("src_vocab_size", 2, 2 ^ 24, 42024), true
+      c.sinusoid = { span = c.hidden // 2 - 1 }
+      c.first_position = config:count("pad_token_id", 0, c.vocab - 1, 1) + 1
+      c.names = { head = "decoder.output_projection" }
+      for _, name in ipairs { "langs", "vocab_size" } do config:value(name) end
+    end,
+  },
   T5ForConditionalGeneration = {
     type = "t5", layers = 6, attention_heads = 8, ffn = 2048, activation = "relu", scaled = true, heads = t5_heads,
   },
@@ -207,9 +279,9 @@ for name, class in pairs(classes) do
   if not of_t5 then setmetatable(class, { __index = bart }) end
   readers[name] = function(config)
     config:only("is_encoder_decoder", "true", true)
-    local c, positions = (of_t5 and read_t5 or read_bart)(config, class)
+    local c, positions, source = (of_t5 and read_t5 or read_bart)(config, class)
     config:known(harmless)
-    return { positions = positions, source = positions, graph = seq2seq(c) }
+    return { positions = positions, source = source or positions, vocab = c.vocab, graph = seq2seq(c) }
   end
   if class.type then readers.types[class.type] = name end
   for _, head in ipairs(class.heads or {}) do

@@ -12,7 +12,7 @@ local SEQUENCES = 16 -- limits.sequences
 
 -- What may follow an encoder's name, and what is read in its place: for most heads the encoder alone.
 local heads = { Model = "Model", Encoder = "Model",                 -- Encoder: of DPR
-                ForSequenceClassification = "ForSequenceClassification", ForMaskedLM = "Model",
+                ForSequenceClassification = "ForSequenceClassification", ForMaskedLM = "Model", WithLMHeadModel = "Model",
                 ForPreTraining = "Model", ForTokenClassification = "ForTokenClassification",
                 ForQuestionAnswering = "ForQuestionAnswering",
                 ForMultipleChoice = "Model", ForNextSentencePrediction = "Model" }
@@ -35,7 +35,7 @@ end
 -- The architecture that is read and whose name begins most like this one, of several the shortest; else one of its kind.
 local function nearest(config, name)
   local best, length = nil, 3
-  local known = { "GPT2LMHeadModel", "OpenAIGPTLMHeadModel" }
+  local known = { "GPT2LMHeadModel", "OpenAIGPTLMHeadModel", "T5GemmaForConditionalGeneration" }
   for class in pairs(decoders.classes) do table.insert(known, class) end
   for class in pairs(seq2seqs.classes) do table.insert(known, class) end
   for encoder in pairs(encoders) do table.insert(known, encoder .. "Model") end
@@ -53,6 +53,7 @@ end
 
 -- What transformers 5 has no class for but LlamaForCausalLM; names of tensors and defaults are their own.
 local llama_types = { exaone = true, internlm3 = true, iquestcoder = true }
+local other_types = { sarvam_mla = "DeepseekV3ForCausalLM", sarvam_moe = "Glm4MoeForCausalLM" } -- nor for these
 
 -- The architecture's name: of `architectures`, or that of this `model_type`.
 local function name_of(config)
@@ -63,6 +64,7 @@ local function name_of(config)
   end
   if type(name) ~= "string" then config:refuse("architectures", "a list with one name") end
   if name == "LlamaForCausalLM" and llama_types[kind or ""] then return decoders.types[kind] end
+  if type(kind) == "string" and rawget(other_types, kind) == name then return decoders.types[kind] end
   return name
 end
 
@@ -339,6 +341,8 @@ return function(checkout)
     return file:value(key) and file:count(key, 0, vocab - 1) or nil
   end
   local context = hf.context(model.positions)
+  local source = seq2seq and model.source ~= model.positions and (tonumber(ftx.override("limits.source") or nil) or
+    math.min(model.source, 4096)) or nil
   ftx.model {
     name = checkout.name,
     graph = model.graph,
@@ -348,7 +352,7 @@ return function(checkout)
     eos = ends(generation, vocab),
     precision = { weights = config:word(config:value("dtype") and "dtype" or "torch_dtype", types, "float32") },
     limits = { sequences = SEQUENCES, context = context,
-               tokens = math.max(512, (seq2seq or model.encoder or model.whole) and context or 0) },
+               tokens = math.max(512, (seq2seq or model.encoder or model.whole) and context or 0, source or 0), source = source },
     start = seq2seq and (id("decoder_start_token_id") or id("bos_token_id")) or nil,
     pad = id("pad_token_id"),
     pooling = vector.pooling,

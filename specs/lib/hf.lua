@@ -267,7 +267,7 @@ function hf.rope(config, head_dim, positions, names, class)
     made = scaled[kind](at, theta, dim, positions, beside)
   end
   local known = { type = true, original_max_position_embeddings = true }
-  if class and class.mrope then known.mrope_section, known.mrope_interleaved = true, true end
+  if class and class.mrope then known.mrope_section, known.mrope_interleaved, known.interleaved = true, true, true end
   for _, name in ipairs(class and class.rope_fields or {}) do known[name] = true end
   if at and (made.freqs or class) then at:known(known) end
   return made
@@ -292,6 +292,25 @@ function hf.two_ropes(config, head_dim, positions, near_dim, both)
   local made, other = of("full_attention", whole, head_dim), of("sliding_attention", windowed, near_dim or head_dim)
   new:known { rope_theta = true }                                   -- of no kind
   return made, other
+end
+
+-- RoPE of a kind of layer; old: its theta in older files, with the class's.
+function hf.rope_of_kind(config, kind, head_dim, positions, old, theta)
+  local new = config:inside("rope_parameters")
+  local values = new and new:inside(kind)
+  return hf.rope(hf.file(config.path, { rope_parameters = values and values.values }), head_dim, positions, nil,
+                 { theta = config:number(old, 1, 1e12, theta) })
+end
+
+-- The same of classes whose layers of both kinds may turn a part of each head. class: fields of hf.rope's class for both.
+function hf.ropes_by_kind(config, head_dim, positions, class)
+  local new, made = config:inside("rope_parameters"), {}
+  for i, kind in ipairs { "full_attention", "sliding_attention" } do
+    local values = new and new:inside(kind) or config:refuse("rope_parameters", "an object with " .. kind)
+    made[i] = hf.rope(hf.file(config.path, { rope_parameters = values.values }), head_dim, positions, nil, class)
+  end
+  new:known {}
+  return made[1], made[2]
 end
 
 return hf

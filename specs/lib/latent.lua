@@ -13,6 +13,7 @@
 --   rotated  elements of a head that are; those of keys are shared by all heads
 --   bias     biases of the products that make the vectors
 --   eps      of the norms of the vectors
+--   q_scale  of queries: nn.scale_by_position; nil: none
 --
 -- T tokens, D hidden, H heads.
 local nn = require "nn"
@@ -44,7 +45,7 @@ return function(c, x, name)
   local kv = normed(nn.slice(both, 0, l.kv), name .. n.kv_a_norm, l.eps)
   local w = nn.weight(name .. n.kv_b .. ".weight", { c.heads * (l.nope + l.v), l.kv })
 
-  q = nn.split_heads(q, c.heads)
+  q = nn.split_heads(l.q_scale and nn.scale_by_position(q, l.q_scale) or q, c.heads)
   local nope, rotated = nn.slice(q, 0, l.nope), nn.rope(nn.slice(q, l.nope, l.rotated), c.rope)
   local turned = nn.rope(nn.split_heads(nn.slice(both, l.kv, l.rotated), 1), c.rope)
   if absorbs(c) then

@@ -648,6 +648,12 @@ static bool is_harmless(const char *key)
         "is_decoder",
         "vision_config",
         "vision_feature_layer",
+        "vision_feature_layers",
+        "audio_config",
+        "encoder_config",
+        "perceiver_config",
+        "projector_config",
+        "vq_config",
     };
 
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)

@@ -109,6 +109,30 @@ static float *source_logits(FtxModel *m, const json_t *cases, int vocab)
     return logits;
 }
 
+/* Writes the other sources as lines for --calibrate. */
+static void write_sources(FtxModel *m, const json_t *cases)
+{
+    char path[1000], text[4096];
+    FILE *f;
+    FtxError err;
+    size_t n;
+
+    if (getenv("FTX_TEST_ARTIFACTS"))
+        return;
+    snprintf(path, sizeof path, "%s/test-quantised.txt", getenv("FTX_BUILD"));
+    f = fopen(path, "w");
+    assert_non_null(f);
+    for (size_t i = SOURCES; i < json_array_size(cases); i++) {
+        int32_t ids[512];
+        const int count = golden_ids(json_object_get(json_array_get(cases, i), "source_ids"), ids, 512);
+
+        assert_int_equal(ftx_detokenize(m, ids, (size_t)count, true, text, sizeof text, &n, &err), FTX_OK);
+        assert_true(n <= sizeof text);
+        fprintf(f, "%.*s\n", (int)n, text);
+    }
+    assert_int_equal(fclose(f), 0);
+}
+
 static double mean_divergence(const float *p, const float *q, int n, int vocab)
 {
     double sum = 0;
@@ -127,6 +151,23 @@ static void check(const char *model, const Kind *k, double got, double perplexit
     assert_true(more < k->perplexity);
 }
 
+/* What the fp32 model that golden_open has just compiled writes by itself is the text of --calibrate. */
+#define CALIBRATED " --calibrate $FTX_BUILD/test-quantised.txt"
+
+static void write_text(const char *ftxc)
+{
+    char command[1000];
+
+    if (getenv("FTX_TEST_ARTIFACTS"))
+        return;
+    snprintf(command, sizeof command,
+             "%s run $FTX_BUILD/test-quantised.ftx '' -q -d cpu --samples 16 -n 512 --seed 1 --temperature 1 --top-k 0 "
+             "--top-p 1 "
+             "--repetition-penalty 1 >$FTX_BUILD/test-quantised.txt",
+             ftxc);
+    assert_int_equal(system(command), 0);
+}
+
 /* A decoder in fp32, then as each kind; text: a file with ids of a held-out text. */
 static void decoder(const char *name, const char *spec, const char *text, const Kind *kinds, size_t n)
 {
@@ -143,6 +184,7 @@ static void decoder(const char *name, const char *spec, const char *text, const 
     assert_true(length >= TEXT / 2);
     want = text_logits(m, ids, length, info.vocab, &exact);
     ftx_model_close(m);
+    write_text(getenv("FTXC"));
     for (size_t i = 0; i < n; i++) {
         if (!runs(&kinds[i]))
             continue;
@@ -168,6 +210,11 @@ static void fable(void **state)
         {"int4, groups of 32", "-D precision.weights=int4 -D precision.group=32", 0.085, 6, false},
         {"int4, groups of 32 with zeros", "-D precision.weights=int4 -D precision.group=32 -D precision.zeros=true",
          0.09, 9, false},
+        {"int4, groups of 128, calibrated", "-D precision.weights=int4" CALIBRATED, 0.05, 5, false},
+        {"int4, groups of 32, calibrated", "-D precision.weights=int4 -D precision.group=32" CALIBRATED, 0.04, 4,
+         false},
+        {"int4, groups of 32 with zeros, calibrated",
+         "-D precision.weights=int4 -D precision.group=32 -D precision.zeros=true" CALIBRATED, 0.04, 4, false},
         {"int4 but for down_proj", "-D precision.weights=int4 -D precision.except=layers.*.down_proj", 0.08, 7, false},
         {"cache int8", "-D precision.weights=fp32 -D precision.kv=int8", 0.0005, 0.2, false},
         {"cache fp8", "-D precision.weights=fp32 -D precision.kv=fp8", 0.004, 0.5, false},
@@ -187,6 +234,11 @@ static void gpt2_fable(void **state)
         {"int4, groups of 32", "-D precision.weights=int4 -D precision.group=32", 0.11, 9, false},
         {"int4, groups of 32 with zeros", "-D precision.weights=int4 -D precision.group=32 -D precision.zeros=true",
          0.11, 9, false},
+        {"int4, groups of 128, calibrated", "-D precision.weights=int4" CALIBRATED, 0.06, 5, false},
+        {"int4, groups of 32, calibrated", "-D precision.weights=int4 -D precision.group=32" CALIBRATED, 0.06, 5,
+         false},
+        {"int4, groups of 32 with zeros, calibrated",
+         "-D precision.weights=int4 -D precision.group=32 -D precision.zeros=true" CALIBRATED, 0.06, 5, false},
         {"cache int8", "-D precision.weights=fp32 -D precision.kv=int8", 0.0005, 0.2, false},
         {"cache fp8", "-D precision.weights=fp32 -D precision.kv=fp8", 0.004, 1.5, false},
     };
@@ -210,6 +262,8 @@ static void verse(void **state)
         {"int8", "-D precision.weights=int8", 0.002, 1, false},
         {"fp8", "-D precision.weights=fp8", 0.002, 1, false},
         {"int4, groups of 32", "-D precision.weights=int4 -D precision.group=32", 0.006, 1, false},
+        {"int4, groups of 32, calibrated", "-D precision.weights=int4 -D precision.group=32" CALIBRATED, 0.0033, 1,
+         false},
         {"cache int8", "-D precision.weights=fp32 -D precision.kv=int8", 0.0001, 1, false},
     };
     FtxModel *m = golden_open("specs/verse.lua", "quantised", "-D precision.weights=fp32 -D precision.kv=fp32");
@@ -221,6 +275,7 @@ static void verse(void **state)
     ftx_model_info(m, &info);
     assert_true(json_array_size(cases) >= SOURCES);
     want = source_logits(m, cases, info.vocab);
+    write_sources(m, cases);
     ftx_model_close(m);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (!runs(&kinds[i]))

@@ -236,7 +236,7 @@ static void test_checkout_mistakes(void **state)
         {"{" LLAMA HEADS ", \"eos_token_id\": 64}", NULL,
          "config.json: eos_token_id must be ids below vocab_size 64, got 64"},
         {"{" LLAMA HEADS ", \"head_dim\": 20}", NULL,
-         "specs/hf/decoders.lua:584: decoder: head_dim must be a "
+         "specs/hf/decoders.lua:649: decoder: head_dim must be a "
          "multiple of 8 from 16 to 576, got 20 (reading config.json)"},
         {"{" LLAMA HEADS "}", "{\"num_beams\": 100}",
          "generation_config.json: num_beams must be a whole number from 1 to 64, got 100"},
@@ -289,6 +289,7 @@ static void test_text_sizes(void **state)
         {"{\"architectures\": [\"Gemma3ForConditionalGeneration\"], \"text_config\": {\"model_type\": \"gemma3_text\", "
          "\"num_hidden_layers\": 1, \"hidden_size\": 64}}",
          8},
+        {"{\"architectures\": [\"GlmAsrForConditionalGeneration\"], \"text_config\": {\"num_hidden_layers\": 1}}", 16},
     };
 
     (void)state;
@@ -300,6 +301,45 @@ static void test_text_sizes(void **state)
         drop(&r);
         remove_folder(&f);
     }
+}
+
+/* A query that sees the 48 best keys sees all of a text of 48 tokens. */
+static void test_short_texts(void **state)
+{
+    Folder f = make_folder("{\"architectures\": [\"GlmMoeDsaForCausalLM\"], \"vocab_size\": 64, \"hidden_size\": 32, "
+                           "\"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"num_key_value_heads\": 2, "
+                           "\"intermediate_size\": 48, \"qk_rope_head_dim\": 16, \"qk_nope_head_dim\": 16, "
+                           "\"v_head_dim\": 16, \"q_lora_rank\": 16, \"kv_lora_rank\": 16, \"index_topk\": 48}",
+                           NULL);
+    Reading r = read_good(f.path, NULL);
+
+    (void)state;
+    assert_int_equal(r.spec.graph->limits.context, 48);
+    drop(&r);
+    r = read_good(f.path, "limits.context=47");
+    assert_int_equal(r.spec.graph->limits.context, 47);
+    drop(&r);
+    r = read_spec(f.path, "limits.context=49");
+    assert_false(r.ok);
+    assert_non_null(strstr(r.d.text, "config.json: index_topk must be limits.context or more, 49: attention to keys of its choice "
+                                     "is not computed, got 48"));
+    drop(&r);
+    remove_folder(&f);
+
+    f = make_folder("{\"model_type\": \"bigbird_pegasus\", \"vocab_size\": 64, \"d_model\": 32, \"encoder_layers\": 1, "
+                    "\"decoder_layers\": 1, \"encoder_attention_heads\": 2, \"decoder_attention_heads\": 2, "
+                    "\"block_size\": 4, \"num_random_blocks\": 2, \"max_position_embeddings\": 72, \"decoder_start_token_id\": 2}",
+                    NULL);
+    r = read_good(f.path, NULL);
+    assert_int_equal(r.spec.graph->limits.context, 72);
+    assert_int_equal(r.spec.graph->limits.source, 36);
+    drop(&r);
+    r = read_spec(f.path, "limits.source=37");
+    assert_false(r.ok);
+    assert_non_null(strstr(r.d.text, "config.json: num_random_blocks must be such that a source of 37 tokens sees all of itself: "
+                                     "blocks that are drawn are not computed, got 2"));
+    drop(&r);
+    remove_folder(&f);
 }
 
 static void test_checkout_images(void **state)
@@ -555,6 +595,7 @@ int main(void)
         cmocka_unit_test(test_trained_checkout),
         cmocka_unit_test(test_checkout_mistakes),
         cmocka_unit_test(test_text_sizes),
+        cmocka_unit_test(test_short_texts),
         cmocka_unit_test(test_checkout_images),
         cmocka_unit_test(test_checkout_fields),
         cmocka_unit_test(test_two_ropes),

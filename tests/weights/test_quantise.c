@@ -35,7 +35,7 @@ static Rows quantised(const float *x, int64_t rows, int64_t columns, DType type,
     for (int64_t i = 0; i < rows; i++) {
         const CodedRow row = coded_row(&form, columns, r.codes, i);
 
-        quantise_row(x + i * columns, columns, &form, &row);
+        quantise_row(x + i * columns, columns, &form, NULL, &row);
         coded_row_values(&form, columns, &row, r.back + i * columns);
     }
     r.first = coded_row(&form, columns, r.codes, 0);

@@ -23,6 +23,7 @@
 #include "../trace.h"
 #include "../../base/team.h"
 #include "extents.h"
+#include "inputs.h"
 
 static const uint32_t named_space[FTX_NAMED_COUNT] = {
 #define NAMED(name, space, bytes, what) FTX_SPACE_##space,
@@ -68,6 +69,7 @@ struct Session {
     int timeout;           /* seconds to wait for another rank */
     Links *links;          /* to ranks in other processes; NULL: there are none */
     Trace *trace;          /* NULL: nothing is recorded */
+    const Watch *watch;    /* NULL: nobody watches */
     /* the run in progress */
     const FtxProgram *program;
     const Prepared *first; /* its first launch; watched: the one that runs */
@@ -509,6 +511,18 @@ static bool makes_nan(const Session *s, uint32_t launch, uint64_t *at)
     return false;
 }
 
+/* Tells who watches what the launch is about to multiply. */
+static void tell_inputs(const Session *s, const Prepared *l)
+{
+    const ArtifactPlan *p = s->device->plan;
+    const char *family = artifact_string(s->device->artifact, p->kernels[l->kernel_index].family);
+    Product of;
+
+    if (inputs_product(family, l->consts, s->T, s->S, &of))
+        s->watch->inputs(s->watch->user, p->operands[l->first_operand + of.matrix].offset, s->arg[l->first_operand],
+                         of.rows, of.columns);
+}
+
 /* Runs one launch at a time and checks after each. */
 static FtxStatus run_watched(Session *s, uint32_t n, FtxError *err)
 {
@@ -518,6 +532,8 @@ static FtxStatus run_watched(Session *s, uint32_t n, FtxError *err)
         const int64_t from = trace_now();
         uint64_t at;
 
+        if (s->watch)
+            tell_inputs(s, l);
         team_run(s->team, run_piece, s, 1);
 
         const int64_t to = trace_now();
@@ -545,7 +561,7 @@ static FtxStatus run_once(Session *s, uint32_t program, int T, int S, FtxError *
     memset(s->taken, 0, s->device->plan->n_launches * sizeof *s->taken);
     if (s->device->artifact->facts->ranks > 1 && !s->exchange)
         return ftx_fail(err, FTX_EINVAL, "the session is one of several ranks and has not joined the others");
-    if (s->profiling || s->trace || s->nan) {
+    if (s->profiling || s->trace || s->nan || s->watch) {
         const FtxStatus status = run_watched(s, s->program->n_launches, err);
 
         return status ? status : check_exchange(s, err);
@@ -600,6 +616,11 @@ static FtxStatus cpu_trace(Session *s, Trace *t, FtxError *err)
     return FTX_OK;
 }
 
+static void cpu_watch(Session *s, const Watch *w)
+{
+    s->watch = w;
+}
+
 static Team *cpu_team(Session *s)
 {
     return s->team;
@@ -631,4 +652,5 @@ const DeviceApi device_cpu = {
     .profile = cpu_profile,
     .time = cpu_time,
     .trace = cpu_trace,
+    .watch = cpu_watch,
 };

@@ -87,3 +87,28 @@ class Transposed:
     def file(self):
         self.config["text_config"].pop("tie_word_embeddings")
         return {**self.config, "transformers_version": "4.57.1"}
+
+
+class Phi4MM:
+    """Phi-3 whose matrices have adapters beside them."""
+
+    MATRICES = "qkv_proj", "o_proj", "gate_up_proj", "down_proj"
+
+    def __init__(self, config):
+        self.config = config
+
+    def join(self, tensors):
+        made = renamed(tensors, {m: m + ".base_layer" for m in self.MATRICES})
+        for name in list(made):
+            if ".base_layer." in name:
+                made[name.replace("base_layer", "lora_A.vision")] = torch.empty(4, 48)
+                made[name.replace("base_layer", "lora_B.speech")] = torch.empty(48, 4)
+        made["model.embed_tokens_extend.image_embed.glb_GN"] = torch.empty(1, 4)
+        return made
+
+    def split(self, tensors):
+        return {n.replace(".base_layer", ""): t for n, t in tensors.items() if ".lora_" not in n and "_extend" not in n}
+
+    def file(self):
+        return {**self.config, "architectures": ["Phi4MMForCausalLM"], "model_type": "phi4mm", "attention_bias": False,
+                "lm_head_bias": False, "mlp_bias": False}

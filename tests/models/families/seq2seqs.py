@@ -5,7 +5,7 @@
 
 `prompts` are sources. `logits` are those after the decoder's start token and a forced first token; `greedy` are the tokens
 behind them, a forced last one included. `beams`: what generate makes with the generation config alone."""
-import json, pathlib, re, shutil, sys, tempfile
+import functools, json, pathlib, re, shutil, sys, tempfile
 import torch, transformers
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -23,6 +23,14 @@ BART = dict(COMMON, d_model=48, encoder_layers=2, decoder_layers=2, encoder_atte
             encoder_ffn_dim=88, decoder_ffn_dim=88, max_position_embeddings=72)
 UNEVEN = dict(BART, decoder_layers=1, encoder_layers=3, encoder_attention_heads=2, encoder_ffn_dim=56)
 BART_GENERATION = dict(decoder_start_token_id=2, pad_token_id=1, eos_token_id=2, bos_token_id=0)
+LED = {k: v for k, v in BART.items() if k != "max_position_embeddings"} | dict(max_encoder_position_embeddings=72,
+                                                                              max_decoder_position_embeddings=64)
+FSMT = {k: v for k, v in UNEVEN.items() if k != "vocab_size"} | dict(langs=["en", "de"])
+GEMMA = dict(vocab_size=101, hidden_size=48, intermediate_size=88, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+             head_dim=24, max_position_embeddings=72)
+GEMMA_TIES = without("encoder.tie_word_embeddings", "decoder.tie_word_embeddings", "encoder.final_logit_softcapping", "vocab_size")
+GEMMA_IDLE = ["classifier_dropout_rate", "dropout_rate"]
+SEARCH = ["early_stopping", "langs", "length_penalty", "max_length"]
 HEAD = [("lm_head.weight", (101, 48))]
 
 # name: class, settings, generation config, changes of config.json, fields that others turn off, tensors beside the class's
@@ -74,6 +82,31 @@ CASES = {
                      "static_position_embeddings": True, "extra_pos_embeddings": 1,
                      "force_bos_token_to_be_generated": False,
                      **without("scale_embedding", "activation_function", "tie_word_embeddings")}),
+    "led": ("LEDForConditionalGeneration",
+            dict(LED, encoder_layers=3, decoder_layers=1, encoder_attention_heads=2, encoder_ffn_dim=56, attention_window=[8, 4, 8]),
+            dict(BART_GENERATION, num_beams=3, forced_bos_token_id=44), {}),
+    "led-plain": ("LEDForConditionalGeneration", dict(LED, max_encoder_position_embeddings=512, activation_function="relu", attention_window=8),
+                  dict(BART_GENERATION), without("tie_word_embeddings")),
+    "bigbird-pegasus": ("BigBirdPegasusForConditionalGeneration", dict(UNEVEN, use_bias=True, block_size=4, num_random_blocks=2),
+                        dict(BART_GENERATION, num_beams=3), without("scale_embedding", "activation_function")),
+    "bigbird-pegasus-plain": ("BigBirdPegasusForConditionalGeneration",
+                              dict(BART, scale_embedding=False, attention_type="original_full", activation_function="relu"),
+                              dict(BART_GENERATION), without("use_bias"), ["block_size", "num_random_blocks"]),
+    "fsmt": ("FSMTForConditionalGeneration", dict(FSMT, src_vocab_size=101, tgt_vocab_size=90, activation_function="gelu"),
+             dict(BART_GENERATION, num_beams=3), {}, SEARCH),
+    "fsmt-plain": ("FSMTForConditionalGeneration", dict(FSMT, src_vocab_size=101, tgt_vocab_size=101, scale_embedding=False),
+                   dict(BART_GENERATION), without("activation_function"), SEARCH),
+    "t5gemma": ("T5GemmaForConditionalGeneration",
+                dict(encoder=dict(GEMMA, hidden_size=64, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=2, vocab_size=101,
+                                  intermediate_size=56, sliding_window=3, attn_logit_softcapping=2.0, query_pre_attn_scalar=30),
+                     decoder=dict(GEMMA, sliding_window=5, attn_logit_softcapping=3.0, final_logit_softcapping=4.0,
+                                  query_pre_attn_scalar=40, rms_norm_eps=1e-3), dtype="float32", vocab_size=101),
+                dict(T5_GENERATION, decoder_start_token_id=2, num_beams=3), GEMMA_TIES, GEMMA_IDLE),
+    "t5gemma-plain": ("T5GemmaForConditionalGeneration",
+                      dict(encoder=GEMMA, decoder=dict(GEMMA, attention_bias=True, final_logit_softcapping=None,
+                                                       attn_logit_softcapping=None),
+                           dtype="float32", vocab_size=101, tie_word_embeddings=False),
+                      dict(T5_GENERATION, decoder_start_token_id=2), GEMMA_TIES, GEMMA_IDLE),
     "bart": ("BartForConditionalGeneration", dict(UNEVEN, scale_embedding=True, activation_function="relu"),
              dict(BART_GENERATION, num_beams=2, forced_bos_token_id=0), {}),
     "marian": ("MarianMTModel", dict(UNEVEN, scale_embedding=True, activation_function="silu", pad_token_id=100,
@@ -96,7 +129,7 @@ def made(name, settings, changes, generation, extra):
     room, of = pathlib.Path(tempfile.mkdtemp()), getattr(transformers, name)
     torch.manual_seed(0)
     new = of(config_of(re.sub("ForCond.*|MTModel", "", name))(**settings))
-    fixed = not any(computed(n) and p.requires_grad for n, p in new.named_parameters())
+    fixed = name.startswith("FSMT") or not any(computed(n) and p.requires_grad for n, p in new.named_parameters())
     new.save_pretrained(room)
     path = room / "model.safetensors"
     with safe_open(path, "pt") as f:
@@ -105,9 +138,11 @@ def made(name, settings, changes, generation, extra):
     save_file(tensors, path, {"format": "pt"})
     config = json.loads((room / "config.json").read_text())
     for key, value in changes.items():
-        config.pop(key, None)
+        *path, last = key.split(".")
+        inside = functools.reduce(dict.__getitem__, path, config)
+        inside.pop(last, None)
         if value is not None:
-            config[key] = value
+            inside[last] = value
     (room / "config.json").write_text(json.dumps(config))
     (room / "generation_config.json").write_text(json.dumps(generation))
     model, loaded = of.from_pretrained(room, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
