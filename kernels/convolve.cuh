@@ -20,8 +20,8 @@ struct ConvolveArgs {
     void *y;
 };
 
-// VEC columns of a chunk. Row i < 0 is one before the chunk.
-template <class K, int VEC> struct Columns {
+// VEC columns of a chunk and what they are multiplied with. Row i < 0 is one before the chunk.
+template <class K, int VEC> struct Reach {
     static constexpr int KEPT = K::TAPS - 1;
     const typename K::T *x; // of row 0
     Vec<float, VEC> past[KEPT];
@@ -75,7 +75,7 @@ template <class K> DEVICE void convolve(const ConvolveArgs &a) // K: T W B C TAP
     for (int v = blockIdx.y * K::THREADS + threadIdx.x; v < K::C / VEC; v += gridDim.y * K::THREADS) {
         const int c = v * VEC;
         float *state = a.recurrent + (i64)row.slot * KEPT * K::C + c;
-        Columns<K, VEC> of = {(const T *)a.x + (i64)row.q_start * K::C + c};
+        Reach<K, VEC> of = {(const T *)a.x + (i64)row.q_start * K::C + c};
 #pragma unroll
         for (int e = 0; e < VEC * K::TAPS; e++)
             of.w[e] = to_float(((const typename K::W *)a.w)[c * K::TAPS + e]);
