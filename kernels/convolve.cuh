@@ -20,45 +20,6 @@ struct ConvolveArgs {
     void *y;
 };
 
-// VEC columns of a chunk. Row i < 0 is one before the chunk.
-template <class K, int VEC> struct Columns {
-    static constexpr int KEPT = K::TAPS - 1;
-    const typename K::T *x; // of row 0
-    Vec<float, VEC> past[KEPT];
-    float w[VEC * K::TAPS], b[VEC];
-
-    DEVICE Vec<float, VEC> row(int i) const
-    {
-        if (i >= 0)
-            return to_floats(load<VEC>(x + (i64)i * K::C));
-        Vec<float, VEC> before = past[0];
-#pragma unroll
-        for (int k = 1; k < KEPT; k++) // a register has no index
-            if (KEPT + i == k)
-                before = past[k];
-        return before;
-    }
-
-    DEVICE Vec<float, VEC> sum(int i) const
-    {
-        Vec<float, VEC> y;
-#pragma unroll
-        for (int e = 0; e < VEC; e++)
-            y[e] = 0.0f;
-#pragma unroll
-        for (int k = 0; k < K::TAPS; k++) {
-            const Vec<float, VEC> from = row(i - KEPT + k);
-#pragma unroll
-            for (int e = 0; e < VEC; e++)
-                y[e] += w[e * K::TAPS + k] * from[e];
-        }
-#pragma unroll
-        for (int e = 0; e < VEC; e++)
-            y[e] += b[e];
-        return y;
-    }
-};
-
 template <class K> DEVICE void convolve(const ConvolveArgs &a) // K: T W B C TAPS THREADS
 {
     typedef typename K::T T;
@@ -75,28 +36,41 @@ template <class K> DEVICE void convolve(const ConvolveArgs &a) // K: T W B C TAP
     for (int v = blockIdx.y * K::THREADS + threadIdx.x; v < K::C / VEC; v += gridDim.y * K::THREADS) {
         const int c = v * VEC;
         float *state = a.recurrent + (i64)row.slot * KEPT * K::C + c;
-        Columns<K, VEC> of = {(const T *)a.x + (i64)row.q_start * K::C + c};
+        const T *x = (const T *)a.x + (i64)row.q_start * K::C + c;
+        Vec<float, VEC> w[K::TAPS], b, before[KEPT];
 #pragma unroll
-        for (int e = 0; e < VEC * K::TAPS; e++)
-            of.w[e] = to_float(((const typename K::W *)a.w)[c * K::TAPS + e]);
+        for (int e = 0; e < VEC; e++) {
+            b[e] = a.b ? to_float(((const typename K::B *)a.b)[c + e]) : 0.0f;
 #pragma unroll
-        for (int e = 0; e < VEC; e++)
-            of.b[e] = a.b ? to_float(((const typename K::B *)a.b)[c + e]) : 0.0f;
+            for (int k = 0; k < K::TAPS; k++)
+                w[k][e] = to_float(((const typename K::W *)a.w)[(c + e) * K::TAPS + k]);
+        }
+#pragma unroll
+        for (int k = 0; k < KEPT; k++)
+            if (i)
+                before[k] = to_floats(load<VEC>(x + (i64)(i - KEPT + k) * K::C));
+            else // a new sequence finds what another left
+                before[k] = row.kv_len == row.q_len ? zeros<float, VEC>() : load<VEC>(state + (i64)k * K::C);
+        for (int n = i; n < i + tokens; n++) {
+            const Vec<float, VEC> now = to_floats(load<VEC>(x + (i64)n * K::C));
+            Vec<float, VEC> y = zeros<float, VEC>();
+#pragma unroll
+            for (int k = 0; k < K::TAPS; k++)
+#pragma unroll
+                for (int e = 0; e < VEC; e++)
+                    y[e] += w[k][e] * (k < KEPT ? before[k < KEPT ? k : 0][e] : now[e]);
+#pragma unroll
+            for (int e = 0; e < VEC; e++)
+                y[e] += b[e];
+            store((T *)a.y + (i64)(row.q_start + n) * K::C + c, from_floats<T>(y));
+#pragma unroll
+            for (int k = 0; k < KEPT; k++)
+                before[k] = k + 1 < KEPT ? before[k + 1 < KEPT ? k + 1 : k] : now;
+        }
         if (i == 0)
 #pragma unroll
             for (int k = 0; k < KEPT; k++)
-#pragma unroll
-                for (int e = 0; e < VEC; e++) // a new sequence finds what another left
-                    of.past[k][e] = row.kv_len == row.q_len ? 0.0f : state[(i64)k * K::C + e];
-        for (int k = i; k < i + tokens; k++)
-            store((T *)a.y + (i64)(row.q_start + k) * K::C + c, from_floats<T>(of.sum(k)));
-        if (i == 0)
-#pragma unroll
-            for (int k = 0; k < KEPT; k++) {
-                const Vec<float, VEC> last = of.row(row.q_len - KEPT + k);
-#pragma unroll
-                for (int e = 0; e < VEC; e++)
-                    state[(i64)k * K::C + e] = last[e];
-            }
+                store(state + (i64)k * K::C,
+                      row.q_len <= KEPT ? before[k] : to_floats(load<VEC>(x + (i64)(row.q_len - KEPT + k) * K::C)));
     }
 }
