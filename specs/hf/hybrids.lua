@@ -371,7 +371,7 @@ return {
              "mtp_hybrid_override_pattern", "n_group", "n_routed_experts", "n_shared_experts", "norm_topk_prob", "num_experts_per_tok",
              "num_logits_to_keep", "num_nextn_predict_layers", "rescale_prenorm_residual", "residual_in_fp32",
              "routed_scaling_factor", "time_step_floor", "time_step_limit", "time_step_max", "time_step_rank", "topk_group", "use_mamba_kernels",
-             "num_query_groups", "rms_norm_eps")
+             "norm_eps", "num_query_groups", "partial_rotary_factor", "rms_norm_eps", "rope_theta")
     end,
   },
   -- Layers with attention have norms behind their parts, the others before them

@@ -5,17 +5,22 @@
 enum { ROWS = 5, SLOTS = 7 };
 
 /* Of each row: tokens of the step, tokens after it, slot. */
-static const FtxRow some[ROWS] = {{.q_len = 1, .kv_len = 1, .slot = 6},   /* a prompt of one token */
-                                  {.q_len = 1, .kv_len = 9, .slot = 2},   /* a generated token */
-                                  {.q_len = 23, .kv_len = 23, .slot = 0}, /* a prompt begins */
-                                  {.q_len = 2, .kv_len = 3, .slot = 4},   /* it goes on, and is still shorter than the reach */
-                                  {.q_len = 12, .kv_len = 30, .slot = 3}};
+static const FtxRow some[ROWS] = {
+    {.q_len = 1, .kv_len = 1, .slot = 6},   /* a prompt of one token */
+    {.q_len = 1, .kv_len = 9, .slot = 2},   /* a generated token */
+    {.q_len = 23, .kv_len = 23, .slot = 0}, /* a prompt begins */
+    {.q_len = 2, .kv_len = 3, .slot = 4},   /* it goes on, and is still shorter than the reach */
+    {.q_len = 12, .kv_len = 30, .slot = 3}};
 
 static const struct {
     int C, taps;
     DType type;
     bool bias;
-} layers[] = {{1, 2, DT_FP32, false}, {37, 3, DT_BF16, true}, {64, 4, DT_FP16, true}, {200, 16, DT_FP32, true}, {130, 3, DT_BF16, false}};
+} layers[] = {{1, 2, DT_FP32, false},
+              {37, 3, DT_BF16, true},
+              {64, 4, DT_FP16, true},
+              {200, 16, DT_FP32, true},
+              {130, 3, DT_BF16, false}};
 
 /* The rows one after another; returns their tokens. */
 static int place(FtxRow *rows)
@@ -38,7 +43,8 @@ static void convolutions(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
         const int C = layers[i].C, taps = layers[i].taps;
-        const int64_t k[] = {[CONVOLVE_C] = C, [CONVOLVE_TAPS] = taps, [CONVOLVE_WT] = layers[i].type, [CONVOLVE_BT] = layers[i].type};
+        const int64_t k[] = {
+            [CONVOLVE_C] = C, [CONVOLVE_TAPS] = taps, [CONVOLVE_WT] = layers[i].type, [CONVOLVE_BT] = layers[i].type};
         const size_t of = (size_t)((taps - 1) * C), n = of * SLOTS, out = (size_t)(T * C);
         float *x = random_tensor(out, DT_FP32, 1.0f), *before = random_tensor(n, DT_FP32, 1.0f);
         void *w = random_tensor((size_t)(C * taps), layers[i].type, 1.0f);
@@ -50,8 +56,8 @@ static void convolutions(void **state)
             if (rows[s].kv_len == rows[s].q_len)
                 memset(before + (size_t)rows[s].slot * of, 0xff, of * sizeof *before);
         memcpy(kept, before, n * sizeof *kept);
-        ref_convolve((RefTensor){x, DT_FP32}, (RefTensor){w, layers[i].type}, (RefTensor){b, layers[i].type}, rows, ROWS, C,
-                     taps, kept, want);
+        ref_convolve((RefTensor){x, DT_FP32}, (RefTensor){w, layers[i].type}, (RefTensor){b, layers[i].type}, rows,
+                     ROWS, C, taps, kept, want);
         for (int level = 0; level < LEVELS; level++) {
             CpuKernel *const kernel = kernel_at("convolve", level);
 

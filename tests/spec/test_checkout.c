@@ -321,23 +321,26 @@ static void test_short_texts(void **state)
     drop(&r);
     r = read_spec(f.path, "limits.context=49");
     assert_false(r.ok);
-    assert_non_null(strstr(r.d.text, "config.json: index_topk must be limits.context or more, 49: attention to keys of its choice "
-                                     "is not computed, got 48"));
+    assert_non_null(
+        strstr(r.d.text, "config.json: index_topk must be limits.context or more, 49: attention to keys of its choice "
+                         "is not computed, got 48"));
     drop(&r);
     remove_folder(&f);
 
-    f = make_folder("{\"model_type\": \"bigbird_pegasus\", \"vocab_size\": 64, \"d_model\": 32, \"encoder_layers\": 1, "
-                    "\"decoder_layers\": 1, \"encoder_attention_heads\": 2, \"decoder_attention_heads\": 2, "
-                    "\"block_size\": 4, \"num_random_blocks\": 2, \"max_position_embeddings\": 72, \"decoder_start_token_id\": 2}",
-                    NULL);
+    f = make_folder(
+        "{\"model_type\": \"bigbird_pegasus\", \"vocab_size\": 64, \"d_model\": 32, \"encoder_layers\": 1, "
+        "\"decoder_layers\": 1, \"encoder_attention_heads\": 2, \"decoder_attention_heads\": 2, "
+        "\"block_size\": 4, \"num_random_blocks\": 2, \"max_position_embeddings\": 72, \"decoder_start_token_id\": 2}",
+        NULL);
     r = read_good(f.path, NULL);
     assert_int_equal(r.spec.graph->limits.context, 72);
     assert_int_equal(r.spec.graph->limits.source, 36);
     drop(&r);
     r = read_spec(f.path, "limits.source=37");
     assert_false(r.ok);
-    assert_non_null(strstr(r.d.text, "config.json: num_random_blocks must be such that a source of 37 tokens sees all of itself: "
-                                     "blocks that are drawn are not computed, got 2"));
+    assert_non_null(strstr(r.d.text,
+                           "config.json: num_random_blocks must be such that a source of 37 tokens sees all of itself: "
+                           "blocks that are drawn are not computed, got 2"));
     drop(&r);
     remove_folder(&f);
 }
