@@ -66,8 +66,12 @@ bool sizes_cache(const FtxCache *c, int64_t kv_block, uint64_t *keys, uint64_t *
     const uint64_t key = sizes_row((DType)c->type, c->recurrent ? c->v_dim : c->k_dim);
     const uint64_t value = c->inside || c->recurrent ? 0 : sizes_row((DType)c->type, c->v_dim);
 
-    return !__builtin_mul_overflow(rows, key, keys) && !__builtin_mul_overflow(rows, value, values) &&
-           *keys <= MAX_SPACE && *values <= MAX_SPACE;
+    if (__builtin_mul_overflow(rows, key, keys) || __builtin_mul_overflow(rows, value, values) || *keys > MAX_SPACE ||
+        *values > MAX_SPACE)
+        return false;
+    if (c->recurrent) /* the states of the next layer begin where vectors of 16 bytes can be read */
+        *keys = (*keys + 15) / 16 * 16;
+    return true;
 }
 
 FtxStatus sizes_caches(Sizes *s, const FtxCache *caches, size_t n, FtxError *err)

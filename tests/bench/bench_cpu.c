@@ -221,6 +221,36 @@ static void attend(const char *name, int T, int context, int H, int G, int E, in
             free(arg[i]);
 }
 
+/* The gated delta rule of H heads [E, E], over T tokens of one sequence. */
+static void recur(const char *name, int T, int H, int E, int threads)
+{
+    if (!strstr(name, wanted))
+        return;
+
+    const size_t n = (size_t)T * H * E * 4;
+    FtxRow row = {.q_len = T, .kv_len = T + 1};
+    const double unit = 1e-6, scale = 0.1;
+    Load l = {.kernel = cpu_kernel("recur"),
+              .T = T,
+              .S = 1,
+              .copies = 1,
+              .k = {[RECUR_H] = H, [RECUR_G] = H, [RECUR_K] = E, [RECUR_V] = E},
+              .arg = {filled(n, DT_FP32), filled(n, DT_FP32), filled(n, DT_FP32), filled((size_t)T * H * 4, DT_FP32),
+                      filled((size_t)H * 4, DT_FP32), filled((size_t)H * 4, DT_FP32),
+                      filled((size_t)T * H * 4, DT_FP32), &row, filled((size_t)H * E * E * 4, DT_FP32), malloc(n)}};
+
+    memcpy(&l.k[RECUR_UNIT], &unit, sizeof unit);
+    memcpy(&l.k[RECUR_SCALE], &scale, sizeof scale);
+
+    const double s = measure(&l, threads);
+
+    printf("%-22s %4d tokens, %2d x %d x %d  %d threads  %9.1f us  %6.1f GFLOP/s\n", name, T, H, E, E, threads, s * 1e6,
+           7.0 * T * H * E * E / s * 1e-9);
+    for (int i = 0; i < 10; i++)
+        if (i != 7)
+            free(l.arg[i]);
+}
+
 static void norm(int T, int C, int threads)
 {
     if (!strstr("rmsnorm", wanted))
@@ -361,6 +391,8 @@ int main(int argc, char **argv)
     attend("fable prompt", 256, 256, 6, 2, 64, threads);
     attend("1B decode", 1, 1000, 32, 8, 64, threads);
     attend("1B prompt", 128, 128, 32, 8, 64, threads);
+    recur("recur", 1, 16, 128, threads);
+    recur("recur", 64, 16, 128, threads);
     norm(1, 384, threads);
     norm(256, 384, threads);
     sample("greedy", 4096, (FtxParams){.top_p = 1, .repetition = 1, .simple = 1}, threads);
