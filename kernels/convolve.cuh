@@ -20,7 +20,7 @@ struct ConvolveArgs {
     void *y;
 };
 
-// Columns of a thread: as many as one access has, fewer where they would not leave registers.
+// Columns of a thread: as many as one access has, fewer where their taps would not leave registers.
 template <class T> constexpr DEVICE int convolve_vec(int C, int taps)
 {
     int n = vec_width<T>(C);
@@ -29,91 +29,57 @@ template <class T> constexpr DEVICE int convolve_vec(int C, int taps)
     return n;
 }
 
-template <class K, int VEC> struct Taps {
-    float w[VEC * K::TAPS], b[VEC];
-
-    DEVICE void read(const ConvolveArgs &a, int c)
-    {
-#pragma unroll
-        for (int e = 0; e < VEC * K::TAPS; e++)
-            w[e] = to_float(((const typename K::W *)a.w)[c * K::TAPS + e]);
-#pragma unroll
-        for (int e = 0; e < VEC; e++)
-            b[e] = a.b ? to_float(((const typename K::B *)a.b)[c + e]) : 0.0f;
-    }
-    // Adds row k of the TAPS that end with a token; then the bias.
-    DEVICE void add(Vec<float, VEC> &y, const Vec<float, VEC> &row, int k) const
-    {
-#pragma unroll
-        for (int e = 0; e < VEC; e++)
-            y[e] += w[e * K::TAPS + k] * row[e];
-    }
-    DEVICE Vec<float, VEC> biased(Vec<float, VEC> y) const
-    {
-#pragma unroll
-        for (int e = 0; e < VEC; e++)
-            y[e] += b[e];
-        return y;
-    }
-};
-
-// The first tokens of a chunk, which read the state, and the state after the chunk. x, y: of its first token.
-template <class K, int VEC>
-DEVICE void convolve_first(const FtxRow &row, const Taps<K, VEC> &taps, const typename K::T *x, float *state, typename K::T *y)
-{
-    typedef typename K::T T;
-    constexpr int KEPT = K::TAPS - 1;
-    Vec<float, VEC> past[KEPT];
-#pragma unroll
-    for (int k = 0; k < KEPT; k++) // a new sequence finds what another left
-        past[k] = row.kv_len == row.q_len ? zeros<float, VEC>() : load<VEC>(state + (i64)k * K::C);
-#pragma unroll
-    for (int t = 0; t < KEPT; t++) {
-        if (t >= row.q_len)
-            break;
-        Vec<float, VEC> sum = zeros<float, VEC>();
-#pragma unroll
-        for (int k = 0; k < K::TAPS; k++)
-            taps.add(sum, t + k < KEPT ? past[t + k] : to_floats(load<VEC>(x + (i64)(t + k - KEPT) * K::C)), k);
-        store(y + (i64)t * K::C, from_floats<T>(taps.biased(sum)));
-    }
-#pragma unroll
-    for (int k = 0; k < KEPT; k++) {
-        if (row.q_len + k >= KEPT)
-            store(state + (i64)k * K::C, to_floats(load<VEC>(x + (i64)(row.q_len + k - KEPT) * K::C)));
-#pragma unroll
-        for (int from = k + 1; from < KEPT; from++) // a register has no index
-            if (row.q_len + k == from)
-                store(state + (i64)k * K::C, past[from]);
-    }
-}
-
 template <class K> DEVICE void convolve(const ConvolveArgs &a) // K: T W B C TAPS THREADS
 {
     typedef typename K::T T;
-    constexpr int KEPT = K::TAPS - 1, VEC = convolve_vec<T>(K::C, K::TAPS);
+    constexpr int VEC = convolve_vec<T>(K::C, K::TAPS), KEPT = K::TAPS - 1;
     launch_dependents();
     wait_for_previous();
-    if ((int)blockIdx.x >= live_rows<0>(a.step))
+    const int t = blockIdx.x;
+    if (t >= live_rows<0>(a.step))
         return;
-    const FtxRow row = a.rows[a.token[blockIdx.x].row];
-    const int t = blockIdx.x - row.q_start;
-    if (t > 0 && t < KEPT)
+    const FtxRow row = a.rows[a.token[t].row];
+    const int i = t - row.q_start, tokens = i ? 1 : row.q_len < KEPT ? row.q_len : KEPT;
+    if (i > 0 && i < KEPT)
         return;
     for (int v = blockIdx.y * K::THREADS + threadIdx.x; v < K::C / VEC; v += gridDim.y * K::THREADS) {
         const int c = v * VEC;
+        float *state = a.recurrent + (i64)row.slot * KEPT * K::C + c;
         const T *x = (const T *)a.x + (i64)row.q_start * K::C + c;
-        T *y = (T *)a.y + (i64)row.q_start * K::C + c;
-        Taps<K, VEC> taps;
-        taps.read(a, c);
-        if (t == 0) {
-            convolve_first(row, taps, x, a.recurrent + (i64)row.slot * KEPT * K::C + c, y);
-            continue;
-        }
-        Vec<float, VEC> sum = zeros<float, VEC>();
+        Vec<float, VEC> w[K::TAPS], b, before[KEPT];
 #pragma unroll
-        for (int k = 0; k < K::TAPS; k++)
-            taps.add(sum, to_floats(load<VEC>(x + (i64)(t + k - KEPT) * K::C)), k);
-        store(y + (i64)t * K::C, from_floats<T>(taps.biased(sum)));
+        for (int e = 0; e < VEC; e++) {
+            b[e] = a.b ? to_float(((const typename K::B *)a.b)[c + e]) : 0.0f;
+#pragma unroll
+            for (int k = 0; k < K::TAPS; k++)
+                w[k][e] = to_float(((const typename K::W *)a.w)[(c + e) * K::TAPS + k]);
+        }
+#pragma unroll
+        for (int k = 0; k < KEPT; k++)
+            if (i)
+                before[k] = to_floats(load<VEC>(x + (i64)(i - KEPT + k) * K::C));
+            else // a new sequence finds what another left
+                before[k] = row.kv_len == row.q_len ? zeros<float, VEC>() : load<VEC>(state + (i64)k * K::C);
+        for (int n = i; n < i + tokens; n++) {
+            const Vec<float, VEC> now = to_floats(load<VEC>(x + (i64)n * K::C));
+            Vec<float, VEC> y = zeros<float, VEC>();
+#pragma unroll
+            for (int k = 0; k < K::TAPS; k++)
+#pragma unroll
+                for (int e = 0; e < VEC; e++)
+                    y[e] += w[k][e] * (k < KEPT ? before[k < KEPT ? k : 0][e] : now[e]);
+#pragma unroll
+            for (int e = 0; e < VEC; e++)
+                y[e] += b[e];
+            store((T *)a.y + (i64)(row.q_start + n) * K::C + c, from_floats<T>(y));
+#pragma unroll
+            for (int k = 0; k < KEPT; k++)
+                before[k] = k + 1 < KEPT ? before[k + 1 < KEPT ? k + 1 : k] : now;
+        }
+        if (i == 0)
+#pragma unroll
+            for (int k = 0; k < KEPT; k++)
+                store(state + (i64)k * K::C,
+                      row.q_len <= KEPT ? before[k] : to_floats(load<VEC>(x + (i64)(row.q_len - KEPT + k) * K::C)));
     }
 }
