@@ -176,17 +176,6 @@ static int nn_cross_cache(lua_State *L)
     return value_push(L, value_add(L, OP_CROSS_CACHE, k, v, 0, &attrs));
 }
 
-/* nn.convolve(x, w [, b]): of each column a sum over the token and those before it */
-static int nn_convolve(lua_State *L)
-{
-    const Id x = nn_value(L, 1, "convolve: x"), w = nn_value(L, 2, "convolve: w");
-    const Id b = value_maybe(L, 3, "convolve: b");
-    Attrs attrs = {0};
-
-    attrs_int(&attrs, "layer", reader_of(L)->recurrent++);
-    return value_push(L, value_add(L, OP_CONVOLVE, x, w, b, &attrs));
-}
-
 /* The options at i, and the op. args: q, k and v. names: the options that this function has. */
 static int add_attend(lua_State *L, int i, const char *who, const char *names, const char *scope, Id args[IR_MAX_ARGS],
                       Attrs *attrs)
@@ -338,6 +327,5 @@ const luaL_Reg nn_attention[] = {
     {"attend_full", nn_attend_full},
     {"cross_cache", nn_cross_cache},
     {"attend_cross", nn_attend_cross},
-    {"convolve", nn_convolve},
     {NULL, NULL},
 };

@@ -2,6 +2,17 @@
 #include "arguments.h"
 #include "values.h"
 
+/* nn.convolve(x, w [, b]): of each column a sum over the token and those before it */
+static int nn_convolve(lua_State *L)
+{
+    const Id x = nn_value(L, 1, "convolve: x"), w = nn_value(L, 2, "convolve: w");
+    const Id b = value_maybe(L, 3, "convolve: b");
+    Attrs attrs = {0};
+
+    attrs_int(&attrs, "layer", reader_of(L)->recurrent++);
+    return value_push(L, value_add(L, OP_CONVOLVE, x, w, b, &attrs));
+}
+
 /* nn.recur(q, k, v, a, {rate=, shift=, beta=, unit=0, scale=1, low=0, high=0}): one with a state [H,K,V] */
 static int nn_recur(lua_State *L)
 {
@@ -31,6 +42,7 @@ static int nn_recur(lua_State *L)
 }
 
 const luaL_Reg nn_recurrent[] = {
+    {"convolve", nn_convolve},
     {"recur", nn_recur},
     {NULL, NULL},
 };
