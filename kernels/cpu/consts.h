@@ -478,10 +478,10 @@ enum {
     RECUR_G,
     RECUR_K,
     RECUR_V,
-    RECUR_UNIT,  /* cpu_number */
+    RECUR_UNIT, /* cpu_number */
     RECUR_SCALE, /* cpu_number */
-    RECUR_LOW,   /* cpu_number */
-    RECUR_HIGH,  /* cpu_number */
+    RECUR_LOW, /* cpu_number */
+    RECUR_HIGH, /* cpu_number */
 };
 
 enum {
