@@ -297,6 +297,7 @@ bool calibrate(const CompileOptions *o, const char *text, size_t bytes, Arena *k
     plain.plain = true;
     plain.calibration = NULL;
     plain.program = NULL;
+    plain.program_bytes = 0;
     plain.sidecar = false;
     plain.emit = NULL;
     plain.dump = (Dump){0};

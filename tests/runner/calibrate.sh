@@ -43,6 +43,12 @@ score "$room/plain.ftx" >"$room/out"
 ! cmp -s "$room/out" "$room/wanted" || exit 1
 "$FTXC" show "$room/a.ftx" | grep -q -e '-D precision.weights=int4 --calibrate tales'
 
+# A program, from a smaller text.
+head -n 2 "$room/tales" >"$room/tale"
+# shellcheck disable=SC2086
+"$FTXC" compile specs/fable.lua $int4 --calibrate "$room/tale" --exe -o "$room/fable"
+"$room/fable" -q -n 3 'Once upon a time' >/dev/null
+
 # Other kinds of models take lines.
 printf 'The king went home.\n\nI will not go to the sea today.' >"$room/lines"
 # shellcheck disable=SC2086
