@@ -118,7 +118,7 @@ typedef struct FtxOptions {
 
     /* 1: an engine keeps the keys and values of requests that have ended until it needs their memory. A prompt that
      * begins with the same tokens (a system prompt, the earlier turns of a conversation) takes them over page by page
-     * and computes the rest. Decoders only. On the CPU texts do not depend on it. On a GPU the last bits of logits can,
+     * and computes the rest. Decoders without recurrent states only. On the CPU texts do not depend on it. On a GPU the last bits of logits can,
      * because the rest of a prompt may run in another kernel than the whole; not if the artifact was compiled with
      * precision.sums = "fixed": then pages of generated tokens are not kept. */
     size_t prefix_cache;
@@ -147,7 +147,7 @@ typedef struct FtxOptions {
     /* With overcommit: memory of the host for KV pages of preempted requests, taken when the engine opens (on a GPU pinned).
      * A preempted request's pages are copied there and back where that takes less time than to recompute them, by times
      * that ftx_engine_open measures; else, or if this memory is full, they are recomputed. 0: always. FTX_EINVAL: less than
-     * a page; an artifact for several ranks. Texts do not depend on it. */
+     * a page; an artifact for several ranks; a model with recurrent states. Texts do not depend on it. */
     uint64_t swap_bytes;
 
     size_t

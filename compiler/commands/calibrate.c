@@ -150,10 +150,19 @@ static FtxStatus submit(Calibrator *c, const FtxRequest *r, FtxError *err)
     return s || ++c->submitted % c->info.sequences ? s : run(c, err);
 }
 
+/* Tokens of a piece, with the begin token. */
+static int piece_room(const Calibrator *c)
+{
+    const bool whole = c->artifact.facts->whole_prompts; /* a step must take it */
+    const int most = whole && c->info.step_tokens < PIECE ? c->info.step_tokens : PIECE;
+
+    return c->info.context > most ? most : c->info.context - 1;
+}
+
 /* Pieces of a text for a decoder. first: the first token of a piece if the tokenizer begins texts with one. */
 static FtxStatus read_pieces(Calibrator *c, const char *text, size_t bytes, FtxError *err)
 {
-    const int room = c->info.context > PIECE ? PIECE : c->info.context - 1;
+    const int room = piece_room(c);
     int32_t piece[PIECE], first = 0, *ids;
     size_t n, with;
     FtxStatus s = ftx_tokenize(c->model, text, bytes, 0, NULL, 0, &n, err);
@@ -297,6 +306,7 @@ bool calibrate(const CompileOptions *o, const char *text, size_t bytes, Arena *k
     plain.plain = true;
     plain.calibration = NULL;
     plain.program = NULL;
+    plain.program_bytes = 0;
     plain.sidecar = false;
     plain.emit = NULL;
     plain.dump = (Dump){0};

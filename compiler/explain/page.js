@@ -219,7 +219,7 @@ function drawAbout() {
     el('dl', {}, Object.entries(FACTS).map(([field, name]) => fact(name, count(data.facts[field]))),
       fact('target', p.target + (p.gpu && p.gpu !== 'CPU' ? ` (rates of ${p.gpu})` : '')),
       fact('weights, compute', p.weight_type + ', ' + p.compute_type)),
-    p.caches.length > 0 && el('p', {}, 'Cache of keys and values: ',
+    p.caches.length > 0 && el('p', {}, 'Caches: ',
       p.caches.map(c => plural(c.layers, 'layer') + ' with ' + c.text).join('; '), '.'),
     steps.length > 0 && el('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'measured steps' },
       table('', 'Steps as measured', [['step'], ['sequences', 1], ['tokens', 1], ['context', 1], ['median', 1], ['device'], ['date']],

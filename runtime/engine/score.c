@@ -2,7 +2,9 @@
  *
  * The text's tokens are fed as rows of one token each, all of one slot. They are rows of a prompt (Row.scored): that kernel
  * of attention reads the cache after the step has appended all keys and values, and each row sees it up to its own position,
- * so rows of one text may stand side by side. The log-probability of the next token comes from each row's raw logits. */
+ * so rows of one text may stand side by side. The log-probability of the next token comes from each row's raw logits.
+ *
+ * A recurrent state is read and written by the row's kernel, so a model that has one takes a token a step. */
 #include <math.h>
 #include <string.h>
 
@@ -30,6 +32,14 @@ static FtxStatus check(const FtxEngine *e, const int32_t *ids, size_t n, const f
             return ftx_fail(err, FTX_EINVAL, "ids[%zu]: %d is not below the vocabulary of %u", i, ids[i],
                             e->facts->vocab);
     return FTX_OK;
+}
+
+/* Rows of the next step, of `left` tokens. */
+static int rows_of_step(const FtxEngine *e, int left)
+{
+    const int most = e->recurrent ? 1 : (int)e->slots;
+
+    return left < most ? left : most;
 }
 
 /* A step of so many rows of one token. */
@@ -92,7 +102,7 @@ FtxStatus score_prompt(FtxEngine *e, Events *v, FtxError *err)
     if (!r)
         return FTX_OK;
     at = r->fed;
-    rows = r->prompt - 1 - at < (int)e->slots ? r->prompt - 1 - at : (int)e->slots;
+    rows = rows_of_step(e, r->prompt - 1 - at);
     s = score_rows(e, r, at, rows, e->prompt_logprob, e->prompt_top, NULL, err);
     if (s)
         return s;
@@ -135,7 +145,7 @@ static FtxStatus score_text(FtxEngine *e, const int32_t *ids, size_t n, float *l
     if (!s)
         s = schedule_tell(e, err);
     for (int at = 0, rows, last = (int)n - 1; at < last && !s; at += rows) {
-        rows = last - at < (int)e->slots ? last - at : (int)e->slots;
+        rows = rows_of_step(e, last - at);
         s = score_rows(e, r, at, rows, logprobs + at, e->prompt_top,
                        logits ? logits + (size_t)at * e->facts->vocab : NULL, err);
     }

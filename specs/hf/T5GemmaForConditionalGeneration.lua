@@ -31,6 +31,7 @@ return function(config)
   local source, longest = parts "encoder"
   local c, positions, at = parts "decoder"
   at:only("cross_attention_hidden_size", "the encoder's hidden_size", source.hidden)
+  source.scores_cap = source.scores_cap or 0                        -- none; what is missing would be the decoder's
   source.attention, c.source = "full", source
   c.tie_embeddings = config:flag("tie_word_embeddings", true)
   config:only("is_encoder_decoder", "true", true)

@@ -307,7 +307,9 @@ function hf.ropes_by_kind(config, head_dim, positions, class)
   local new, made = config:inside("rope_parameters"), {}
   for i, kind in ipairs { "full_attention", "sliding_attention" } do
     local values = new and new:inside(kind) or config:refuse("rope_parameters", "an object with " .. kind)
-    made[i] = hf.rope(hf.file(config.path, { rope_parameters = values.values }), head_dim, positions, nil, class)
+    local kind = values:value("rope_type") or "default"             -- others turn all of a head if no field says it
+    made[i] = hf.rope(hf.file(config.path, { rope_parameters = values.values }), head_dim, positions, nil,
+                      setmetatable({ partial = kind == "default" and class.partial or 1.0 }, { __index = class }))
   end
   new:known {}
   return made[1], made[2]

@@ -1,6 +1,7 @@
 /* test_recurrent.c - a decoder with recurrent states: each request gives, bit for bit, the tokens and logits that it gives alone
- * with its whole prompt in one step: beside others, with its prompt in pieces, in a slot that others had before, and when it
- * is preempted and computed anew; and the same tokens on two ranks. Weights are drawn by their names. */
+ * with its whole prompt in one step: beside others, with its prompt in pieces or with log-probabilities of it, in a slot that
+ * others had before, and when it is preempted and computed anew; and the same tokens on two ranks. A text that is scored has
+ * the log-probabilities with which its tokens were drawn. Weights are drawn by their names. */
 #include <math.h>
 
 #include "families/twin.h"
@@ -78,7 +79,7 @@ static FtxRequest request_of(const FtxModel *model, int i, int32_t ids[MOST])
     q.seed = (uint64_t)i;
     q.max_new = NEW;
     q.ignore_eos = true;
-    q.logits = true;
+    q.logits = q.logprobs = true;
     return q;
 }
 
@@ -119,6 +120,7 @@ static FtxStats run_together(FtxModel *model, const FtxOptions *o, Result *r)
         FtxRequest q = request_of(model, i, ids[i]);
 
         q.user = &r[i].answer;
+        q.prompt_logprobs = i % 4 == 2;
         id[i] = golden_submit(engine, &q);
     }
     golden_finish(engine);
@@ -146,6 +148,24 @@ static void assert_same(const char *what, const Result *a, const Result *b, doub
     }
 }
 
+static void assert_scored(FtxModel *model, int i, const GoldenAnswer *a)
+{
+    FtxEngine *engine = golden_engine(model);
+    int32_t ids[MOST + NEW];
+    float found[MOST + NEW];
+    const size_t n = request_of(model, i, ids).ids_count;
+    FtxError err;
+
+    memcpy(ids + n, a->ids, NEW * sizeof *ids);
+    if (ftx_engine_score(engine, ids, n + NEW, found, &err))
+        fail_msg("%s", err.text);
+    for (size_t t = 0; t < NEW; t++)
+        if (!(fabs((double)found[n - 1 + t] - (double)a->logprobs[t]) <= 1e-4))
+            fail_msg("request %d, new token %zu: its log-probability is %g, drawn with %g", i, t,
+                     (double)found[n - 1 + t], (double)a->logprobs[t]);
+    ftx_engine_close(engine);
+}
+
 static void test_same(void **state)
 {
     const double near = golden_on_cuda() ? 1e-4 : 0.0;
@@ -158,6 +178,8 @@ static void test_same(void **state)
     run_alone(model, alone);
     run_together(model, NULL, other);
     assert_same("together", alone, other, near);
+    for (int i = 1; i < 3; i++) /* those are greedy */
+        assert_scored(model, i, &alone[i].answer);
     ftx_model_close(model);
     assert_int_equal(state_bytes("recur-whole"), 4 * (3 * 160 + 4 * 16 * 24 + 2 * 32 * 16));
 

@@ -43,6 +43,24 @@ score "$room/plain.ftx" >"$room/out"
 ! cmp -s "$room/out" "$room/wanted" || exit 1
 "$FTXC" show "$room/a.ftx" | grep -q -e '-D precision.weights=int4 --calibrate tales'
 
+# A program, from a smaller text.
+head -n 2 "$room/tales" >"$room/tale"
+# shellcheck disable=SC2086
+"$FTXC" compile specs/fable.lua $int4 --calibrate "$room/tale" --exe -o "$room/fable"
+"$room/fable" -q -n 3 'Once upon a time' >/dev/null
+
+# Tokens that see all of a piece: it is not longer than a step.
+cp -r specs/fable "$room/fable-weights"
+sed -e 's/require "llama"/require "decoder"/' -e 's|"fable/|"fable-weights/|' -e 's/graph = llama {/&\
+    prefix_tail = 1, norm = "rms", activation = "silu",\
+    names = {\
+      prefix = "model.", embedding = "model.embed_tokens", layers = "model.layers.", final_norm = "model.norm", head = "lm_head",\
+      attention_norm = "input_layernorm", ffn_norm = "post_attention_layernorm", q = "self_attn.q_proj", k = "self_attn.k_proj",\
+      v = "self_attn.v_proj", out = "self_attn.o_proj", gate = "mlp.gate_proj", up = "mlp.up_proj", down = "mlp.down_proj",\
+    },/' specs/fable.lua >"$room/whole.lua"
+# shellcheck disable=SC2086
+"$FTXC" compile "$room/whole.lua" $int4 -D limits.tokens=24 --calibrate "$room/tale" -o "$room/x.ftx"
+
 # Other kinds of models take lines.
 printf 'The king went home.\n\nI will not go to the sea today.' >"$room/lines"
 # shellcheck disable=SC2086

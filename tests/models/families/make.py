@@ -66,7 +66,7 @@ MOE_LONGROPE = dict(rope_type="longrope", rope_theta=900.0, original_max_positio
 TWO_ROPES_ = {"full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 3e3},
               "sliding_attention": {"rope_type": "default", "rope_theta": 40.0}}
 
-PARTIAL_ROPES = {"full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 3e3, "partial_rotary_factor": 0.5},
+PARTIAL_ROPES = {"full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 2e3},
                  "sliding_attention": {"rope_type": "default", "rope_theta": 40.0, "partial_rotary_factor": 0.25}}
 SARVAM = {"architectures": ["SarvamMoEForCausalLM"], "router_dtype": "fp32", "score_function": "sigmoid", "use_bias": False}
 CLS = ["cls_token_id", "initializer_cutoff_factor", "mlp_dropout"]
