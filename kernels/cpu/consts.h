@@ -3,6 +3,7 @@
  * Made from the `//@ consts` and `//@ match` lines of kernels/cpu: FTX_UPDATE=1 ctest -R test_consts */
 #ifndef FTX_CPU_CONSTS_H
 #define FTX_CPU_CONSTS_H
+// clang-format off
 
 enum {
     ACT_C,

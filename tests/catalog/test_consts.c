@@ -20,7 +20,8 @@ static const char head[] =
     " *\n"
     " * Made from the `//@ consts` and `//@ match` lines of kernels/cpu: FTX_UPDATE=1 ctest -R test_consts */\n"
     "#ifndef FTX_CPU_CONSTS_H\n"
-    "#define FTX_CPU_CONSTS_H\n";
+    "#define FTX_CPU_CONSTS_H\n"
+    "// clang-format off\n";
 
 static char *upper(Arena *a, const char *s)
 {
