@@ -50,11 +50,14 @@ bool infer_recur(const Query *q, Shape *out)
             return false;
     if (!want_same(q, 0, 1) || !want_range(q, "layer", 0, 1 << 20))
         return false;
-    if (size(shape_of(q, 2), 1) % size(shape_of(q, 0), 1))
+
+    const int64_t keys = size(shape_of(q, 0), 1), heads = size(shape_of(q, 2), 1);
+
+    if (keys < 1 || heads % keys)
         return diag_error(q->d, q->loc, "recur: q is %s, v is %s: the heads of q must divide those of v", text_of(q, 0),
                           text_of(q, 2));
-    if (!want_for_heads(q, 3) || !want_vector(q, 4, size(shape_of(q, 2), 1)) ||
-        !want_vector(q, 5, size(shape_of(q, 2), 1)) || (q->args[6] && !want_for_heads(q, 6)))
+    if (!want_for_heads(q, 3) || !want_vector(q, 4, heads) || !want_vector(q, 5, heads) ||
+        (q->args[6] && !want_for_heads(q, 6)))
         return false;
     if (unit < 0)
         return diag_error(q->d, q->loc, "recur: unit is %g, it must be 0 or positive", unit);
