@@ -1,6 +1,6 @@
 /* commands/calibrate.c - runs the unquantised model on texts and sums up what its matrices multiply.
  *
- * A decoder reads the text in pieces of PIECE tokens, each with the tokenizer's begin token in front if the text has one.
+ * A decoder reads the text in pieces of PIECE tokens. Each piece begins with the begin-of-text token if the tokenizer adds one.
  * Other models take each line as a text: an encoder reads it, a translator translates it greedily. It ends after TOKENS tokens
  * of the text. Requests are submitted and run in one order, so that the sums are the same each time. */
 #include "calibrate.h"

@@ -2,6 +2,7 @@
 -- defaults, its names of fields and tensors, and the fields that only it has.
 local ftx = require "ftx"
 local hf = require "lib.hf"
+local longformer = require "lib.longformer"
 local encoder = require "encoder"
 local harmless = require("lib.harmless").encoders
 
@@ -467,23 +468,8 @@ local classes = {
     refused = { ForSequenceClassification = "a first token that sees all of the text is not computed",
                 ForQuestionAnswering = "questions that see all of the text are not computed" },
     set = function(config, c, positions, _, head)
-      local given = config:value("attention_window")
       bert_positions(config, c, positions, config:count("pad_token_id", 0, 2 ^ 24, 1) + 1)
-      for i = 1, c.layers do
-        local window = given or 512
-        if type(given) == "table" then window = #given == c.layers and given[i] end
-        if math.type(window) ~= "integer" or window < 2 or window % 2 == 1 then
-          config:refuse("attention_window", "an even number of 2 or more, or a list with one for each layer")
-        end
-        c.windows[i] = window // 2
-      end
-      c.unused = {}
-      for _, part in ipairs { "query", "key", "value" } do
-        for _, kind in ipairs { "weight", "bias" } do
-          table.insert(c.unused, "encoder.layer.*.attention.self." .. part .. "_global." .. kind)
-        end
-      end
-      config:only("attention_mode", "longformer", "longformer")
+      c.windows, c.unused = longformer(config, c.layers, "encoder.layer.*.attention.self.")
       config:value("onnx_export")
       pooler(config, c, head, "pooler.dense")
     end,

@@ -2,6 +2,7 @@
 -- fields that only it has.
 local ftx = require "ftx"
 local hf = require "lib.hf"
+local longformer = require "lib.longformer"
 local seq2seq = require "seq2seq"
 local harmless = require("lib.harmless").seq2seqs
 
@@ -189,24 +190,9 @@ local classes = {
     type = "led", first = 0,
     fields = { positions = "max_decoder_position_embeddings", vocab = "vocab_size" },
     set = function(config, c)
-      local given = config:value("attention_window")
-      c.windows, c.encoder_names = {}, in_encoder "longformer_self_attn."
-      for i = 1, c.encoder_layers do
-        local window = given or 512
-        if type(given) == "table" then window = #given == c.encoder_layers and given[i] end
-        if math.type(window) ~= "integer" or window < 2 or window % 2 == 1 then
-          config:refuse("attention_window", "an even number of 2 or more, or a list with one for each layer of the encoder")
-        end
-        c.windows[i] = window // 2
-      end
-      c.unused = {}
-      for _, part in ipairs { "query", "key", "value" } do
-        for _, kind in ipairs { "weight", "bias" } do
-          table.insert(c.unused, "encoder.layers.*.self_attn.longformer_self_attn." .. part .. "_global." .. kind)
-        end
-      end
+      c.encoder_names = in_encoder "longformer_self_attn."
+      c.windows, c.unused = longformer(config, c.encoder_layers, "encoder.layers.*.self_attn.longformer_self_attn.")
       c.source_positions = config:count("max_encoder_position_embeddings", 1, 2 ^ 20, 16384)
-      config:only("attention_mode", "longformer", "longformer")
       return c.source_positions
     end,
   },
