@@ -82,7 +82,7 @@ static void planned(void **state)
     if (!catalog_open(keep, &catalog, &d))
         fail_msg("%s", d.text);
     for (size_t i = 0; i < n_cases; i++) {
-        Arena *own = arena_open();
+        Arena *own;
         Packing packing = {0};
         Spec spec = {0};
         Target t;
@@ -90,6 +90,7 @@ static void planned(void **state)
 
         if (!*only && !in_turn(i, 4))
             continue;
+        own = arena_open();
         write_checkout(&cases[i]);
         if (!spec_read(cases[i].folder, overrides, 2, own, &spec, &d) ||
             !passes_run_graph(spec.graph, &spec.precision, &(Dump){0}, &d))
