@@ -118,7 +118,8 @@ typedef struct FtxOptions {
 
     /* 1: an engine keeps the keys and values of requests that have ended until it needs their memory. A prompt that
      * begins with the same tokens (a system prompt, the earlier turns of a conversation) takes them over page by page
-     * and computes the rest. Decoders without recurrent states only. On the CPU texts do not depend on it. On a GPU the last bits of logits can,
+     * and computes the rest. Decoders only; with recurrent states up to a snapshot of these (limits.snapshots of the
+     * artifact; without them nothing is taken over). On the CPU texts do not depend on it. On a GPU the last bits of logits can,
      * because the rest of a prompt may run in another kernel than the whole; not if the artifact was compiled with
      * precision.sums = "fixed": then pages of generated tokens are not kept. */
     size_t prefix_cache;

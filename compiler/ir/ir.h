@@ -87,6 +87,7 @@ typedef struct Limits {
     int64_t source;              /* tokens of a source text; 0: the model reads none */
     int64_t sources;             /* sources kept at the same time: one for each running request */
     int64_t beams;               /* beams of a request; 0, 1: no beam search */
+    int64_t snapshots;           /* copies of a sequence's recurrent states, for others that begin alike */
     int64_t ranks;               /* devices that compute together, each with its part of the weights; 0, 1: one */
 } Limits;
 

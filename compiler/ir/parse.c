@@ -260,6 +260,7 @@ static bool limits(Reader *r)
         {"kv_block", &l->kv_block},   {"kv_pages", &l->kv_pages},   {"logit_bias", &l->logit_bias},
         {"end_ids", &l->end_ids},     {"source", &l->source},       {"sources", &l->sources},
         {"beams", &l->beams},         {"bad_words", &l->bad_words}, {"ranks", &l->ranks},
+        {"snapshots", &l->snapshots},
     };
     char key[32];
 

@@ -80,6 +80,8 @@ void ir_print(const Graph *g, FILE *out)
         fprintf(out, " source=%lld sources=%lld", (long long)l->source, (long long)l->sources);
     if (l->beams)
         fprintf(out, " beams=%lld", (long long)l->beams);
+    if (l->snapshots)
+        fprintf(out, " snapshots=%lld", (long long)l->snapshots);
     if (l->ranks > 1)
         fprintf(out, " ranks=%lld", (long long)l->ranks);
     fputc('\n', out);

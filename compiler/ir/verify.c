@@ -40,6 +40,7 @@ static bool verify_limits(const Graph *g, Diag *d)
         {"source", l->source, 0},
         {"sources", l->sources, l->source > 0},
         {"beams", l->beams, 0},
+        {"snapshots", l->snapshots, 0},
         {"ranks", l->ranks, 0},
     };
 

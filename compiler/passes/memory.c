@@ -168,6 +168,7 @@ static Sizes sizes_of(const Lower *l)
                .SRC = m->source,
                .SOURCES = m->sources,
                .BEAMS = m->beams > 1 ? m->beams : 0,
+               .SNAPSHOTS = m->snapshots,
                .RANKS = ir_ranks(g) - 1,
                .EXCHANGE = (int64_t)exchange_bytes(l),
                .MASKS = has_masks(l)};

@@ -73,6 +73,7 @@ static const Field fields[] = {
     {"limits.logit_bias", COUNT, 0, 65536, 32, false, WRITERS},
     {"limits.end_ids", COUNT, 1, 256, 16, false, WRITERS},
     {"limits.bad_words", COUNT, 0, 65536, 256, false, WRITERS},
+    {"limits.snapshots", COUNT, 0, FTX_MAX_SEQUENCES, 0, false, 1 << FTX_MODEL_DECODER},
     {"limits.masks", FLAG, 0, 0, 0, false, WRITERS},
     {"parallel", COUNT, 1, FTX_MAX_RANKS, 1, false, ALL},
     {"kv.block_size", COUNT, 8, 256, 16, false, WRITERS},

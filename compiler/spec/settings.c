@@ -88,6 +88,20 @@ static int64_t read_sources(lua_State *L, int t)
     return sources ? sources : (l->sequences + lanes - 1) / lanes;
 }
 
+/* Copies of recurrent states, where the spec says nothing: half as many as sequences, 2 to 16. */
+static int64_t read_snapshots(lua_State *L, int t)
+{
+    const Reader *r = reader_of(L);
+    const int64_t half = r->graph->limits.sequences / 2, n = field_count(L, t, "limits.snapshots");
+
+    field_push(L, t, "limits.snapshots");
+    if (n && !r->recurrent)
+        field_refuse(L, "limits.snapshots", "0: the model has no recurrent states", -1);
+    if (!r->recurrent || !lua_isnil(L, -1))
+        return n;
+    return half < 2 ? 2 : half > 16 ? 16 : half;
+}
+
 /* An encoder reads a whole text in one step. */
 static void check_encoder_limits(lua_State *L, int t)
 {
@@ -139,6 +153,7 @@ void settings_limits(lua_State *L, int t)
     }
     if (r->graph->kind == FTX_MODEL_ENCODER)
         check_encoder_limits(L, t);
+    l->snapshots = read_snapshots(L, t);
     if (l->tokens < l->sequences) {
         lua_pushinteger(L, l->tokens);
         field_refuse(L, "limits.tokens",

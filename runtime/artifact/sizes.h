@@ -35,7 +35,8 @@ static const uint64_t MAX_SPACE = (uint64_t)1 << 46; /* 64 TiB: sums of offsets 
     SIZE(RANKS, "devices that share the model, less 1") \
     SIZE(EXCHANGE, "bytes of a buffer for what ranks exchange") \
     SIZE(MASKS, "0, but in plans with masks") \
-    SIZE(RECURRENT, "bytes of a sequence's recurrent states in all layers")
+    SIZE(RECURRENT, "bytes of a sequence's recurrent states in all layers") \
+    SIZE(SNAPSHOTS, "copies of them behind prompts that others may begin with")
 
 typedef struct Sizes {
 #define SIZE(name, what) int64_t name;

@@ -60,6 +60,45 @@ FtxStatus cache_pages(const Artifact *a, const ArtifactPlan *p, uint64_t kv_byte
     return FTX_OK;
 }
 
+/* Bytes of the recurrent states before state i of one sequence, and of itself; false: there are fewer. */
+static bool find_state(const Artifact *a, const ArtifactPlan *p, uint32_t i, uint64_t *before, uint64_t *bytes)
+{
+    uint64_t values;
+
+    *before = *bytes = 0;
+    for (uint32_t c = 0; c < p->n_caches; c++) {
+        if (!p->caches[c].recurrent)
+            continue;
+        *before += *bytes;
+        sizes_cache(&p->caches[c], a->facts->kv_block, bytes, &values); /* artifact_open has checked it */
+        if (!i--)
+            return true;
+    }
+    *before += *bytes;
+    return false;
+}
+
+bool cache_state(const Artifact *a, const ArtifactPlan *p, uint32_t slot, uint32_t snapshot, uint32_t i, CacheState *state)
+{
+    const uint64_t *named = p->head->named;
+    uint64_t before, all, none;
+
+    if (!find_state(a, p, i, &before, &state->bytes))
+        return false;
+    find_state(a, p, UINT32_MAX, &all, &none);
+    state->at = named[FTX_NAMED_recurrent] + before * a->facts->sequences + slot * state->bytes;
+    state->copy = named[FTX_NAMED_snapshots] + snapshot * all + before;
+    return true;
+}
+
+uint32_t cache_snapshots(const Artifact *a, const ArtifactPlan *p)
+{
+    uint64_t all, none;
+
+    find_state(a, p, UINT32_MAX, &all, &none);
+    return all ? (uint32_t)(p->head->named_bytes[FTX_NAMED_snapshots] / all) : 0;
+}
+
 bool cache_part(const Artifact *a, const ArtifactPlan *p, uint32_t pages, uint32_t page, uint32_t i, CachePart *part)
 {
     uint64_t before[2] = {0, 0}, bytes[2] = {0, 0};

@@ -34,6 +34,16 @@ typedef struct CachePart {
 /* Part i of a page of an engine with `pages` of them; false: it has fewer parts. */
 bool cache_part(const Artifact *a, const ArtifactPlan *p, uint32_t pages, uint32_t page, uint32_t i, CachePart *part);
 
+/* One recurrent state of a slot, and its copy in a snapshot: their bytes in STATE. */
+typedef struct CacheState {
+    uint64_t at, copy, bytes;
+} CacheState;
+
+/* State i of a slot and a snapshot, which the plan has; false: there are fewer states. */
+bool cache_state(const Artifact *a, const ArtifactPlan *p, uint32_t slot, uint32_t snapshot, uint32_t i, CacheState *state);
+/* How many snapshots the plan has room for. */
+uint32_t cache_snapshots(const Artifact *a, const ArtifactPlan *p);
+
 /* The operand's byte in its space. */
 static inline uint64_t cache_operand(const FtxOperand *o, uint32_t pages)
 {

@@ -89,6 +89,8 @@ typedef struct DeviceApi {
     /* Enqueues zeros for a page of the cache, which may hold numbers that are not finite: kernels multiply what is behind a
      * sequence's last position by zero. */
     FtxStatus (*wipe)(Session *s, uint32_t page, FtxError *err);
+    /* Enqueues the copy of a slot's recurrent states to row `snapshot` of $snapshots, or back. */
+    FtxStatus (*snapshot)(Session *s, uint32_t snapshot, uint32_t slot, bool back, FtxError *err);
 
     /* Enqueues a program `times` times; each run continues from what the one before it left in IO. T, S: live tokens
      * and rows of the IO block. */

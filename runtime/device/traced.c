@@ -105,6 +105,14 @@ static FtxStatus traced_wipe(Session *s, uint32_t page, FtxError *err)
     return called(t, e, t->traced->wipe(t->session, page, err));
 }
 
+static FtxStatus traced_snapshot(Session *s, uint32_t snapshot, uint32_t slot, bool back, FtxError *err)
+{
+    Trace *t = of(s);
+    const TraceEvent e = {.name = back ? "states from a snapshot" : "states to a snapshot", .from = trace_now()};
+
+    return called(t, e, t->traced->snapshot(t->session, snapshot, slot, back, err));
+}
+
 static FtxStatus traced_run(Session *s, uint32_t program, int T, int S, int times, FtxError *err)
 {
     Trace *t = of(s);
@@ -179,6 +187,7 @@ FtxStatus trace_enter(Trace *t, const DeviceApi *api, Session *s, FtxError *err)
     if (api->keep)
         t->api.keep = traced_keep;
     t->api.wipe = traced_wipe;
+    t->api.snapshot = traced_snapshot;
     t->api.run = traced_run;
     if (api->masks) {
         t->api.begin = traced_begin;

@@ -8,6 +8,7 @@
 
 #include "../base/env.h"
 #include "../base/sized.h"
+#include "../device/cache.h"
 
 /* --- open and close ------------------------------------------------------------------------------ */
 
@@ -29,6 +30,7 @@ typedef struct EngineSizes {
     int threads;
     size_t stream, hyp_text;
     bool prefix;
+    uint32_t snapshots;
     uint32_t swap;  /* KV pages on the host */
     uint32_t inbox; /* requests in it */
 } EngineSizes;
@@ -80,6 +82,8 @@ static FtxEngine *lay_out_engine(Carve *c, const FtxFacts *f, const EngineSizes 
     to->pages.doubtful = carve(c, f->kv_pages, sizeof *to->pages.doubtful);
     if (size->prefix)
         to->pages.prefix = lay_out_prefix(c, f);
+    to->snapshots.all = size->prefix ? size->snapshots : 0;
+    to->snapshots.at = carve(c, to->snapshots.all, sizeof *to->snapshots.at);
     to->flight.row = carve(c, slots, sizeof *to->flight.row);
     to->landing.row = carve(c, slots, sizeof *to->landing.row);
     to->landed = carve(c, slots, sizeof *to->landed);
@@ -221,6 +225,7 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
     /* Each sequence that decodes brings a token to every step. */
     const uint32_t slots = f->sequences < f->tokens ? f->sequences : f->tokens;
     const bool recurrent = model->plan->head->named_bytes[FTX_NAMED_recurrent] > 0;
+    const uint32_t snapshots = cache_snapshots(&model->artifact, model->plan);
     const uint32_t most_swapped = UINT32_C(1) << 24; /* pages: 256 million tokens */
     const EngineSizes sizes = {
         .slots = slots,
@@ -228,9 +233,10 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
         .waiting = o.queue_requests ? (uint32_t)o.queue_requests : slots * WAITING_PER_SEQUENCE,
         .stream = stream_bytes(model->tokenizer),
         .hyp_text = hypothesis_bytes(f, model->tokenizer),
-        /* A translator's pages depend on its source, those of a prompt that is seen whole on its end, and a recurrent state
-         * is that of all tokens so far: the tokens of shared pages would be missing. */
-        .prefix = o.prefix_cache && f->kind == FTX_MODEL_DECODER && !f->whole_prompts && !recurrent,
+        /* A translator's pages depend on its source, those of a prompt that is seen whole on its end, and pages of a model
+         * with recurrent states are of use with a snapshot of these alone. */
+        .prefix = o.prefix_cache && f->kind == FTX_MODEL_DECODER && !f->whole_prompts && (!recurrent || snapshots),
+        .snapshots = snapshots,
         .inbox = (uint32_t)o.inbox,
         .swap = o.overcommit && f->kind == FTX_MODEL_DECODER && !recurrent
                     ? swap_count(model, o.swap_bytes, most_swapped)

@@ -96,6 +96,7 @@ static FtxStatus enqueue_runs(FtxEngine *e, FtxError *err)
 {
     Flight *f = &e->flight;
     const int n = runs_now(e);
+    FtxStatus s;
 
     if (n && f->issued == 0) {
         f->sent = engine_now();
@@ -105,8 +106,10 @@ static FtxStatus enqueue_runs(FtxEngine *e, FtxError *err)
     f->due = e->pace.n ? due(e) : 0.0;
     if (!n)
         return FTX_OK;
-    return f->masked ? e->api->begin(e->session, f->program, f->tokens, f->rows, err)
-                     : e->api->run(e->session, f->program, f->tokens, f->rows, n, err);
+    if (f->masked)
+        return e->api->begin(e->session, f->program, f->tokens, f->rows, err);
+    s = e->api->run(e->session, f->program, f->tokens, f->rows, n, err);
+    return s ? s : snapshots_enqueued(e, f, err);
 }
 
 /* Between steps of the caller, once it knows all tokens before this run's: its masks, its second part, and the next run's
@@ -122,6 +125,8 @@ static FtxStatus enqueue_masked(FtxEngine *e, FtxError *err)
     take_masks(e, f, &first, &n);
     s = e->api->finish(e->session, f->program, f->tokens, f->rows, first, n, err);
     f->finished++;
+    if (!s)
+        s = snapshots_enqueued(e, f, err);
     return s ? s : enqueue_runs(e, err);
 }
 

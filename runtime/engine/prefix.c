@@ -87,6 +87,7 @@ void prefix_drop(Prefix *p, int32_t page)
         link = &p->page[*link - 1].next;
     *link = p->page[page].next;
     p->page[page].known = false;
+    p->page[page].snapshot = 0;
 }
 
 int32_t prefix_forget(Prefix *p)

@@ -17,6 +17,7 @@ typedef struct PrefixPage {
     Hash128 key;
     uint32_t next;         /* in its bucket: a page + 1; 0: the last */
     uint32_t older, newer; /* of idle pages: a page + 1; 0: none */
+    uint32_t snapshot;     /* the recurrent states behind it (snapshots.c): a snapshot + 1; 0: none */
     bool known;
 } PrefixPage;
 

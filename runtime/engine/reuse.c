@@ -30,22 +30,28 @@ static uint32_t most_pages(const FtxEngine *e, const Request *r)
     return shared_tokens(e, r, states_reusable(r, r->length - 1)) / e->pages.prefix->block;
 }
 
+int32_t reuse_page(FtxEngine *e, Request *r, uint32_t page)
+{
+    const Prefix *p = e->pages.prefix;
+
+    return prefix_find(p, key_of(e, r, page), r->ids + (size_t)page * p->block);
+}
+
 uint32_t reuse_find(FtxEngine *e, Request *r)
 {
     const Prefix *p = e->pages.prefix;
     uint32_t idle = 0;
 
-    r->found_pages = 0;
+    r->found_pages = r->branch_pages = 0;
     if (!p || r->wants_prompt) /* every token of it must be computed */
         return 0;
-    for (uint32_t i = 0; i < most_pages(e, r); i++) {
-        const int32_t page = prefix_find(p, key_of(e, r, i), r->ids + (size_t)i * p->block);
-
-        if (page < 0)
-            break;
-        idle += e->pages.users[page] == 0;
-        r->pages[r->found_pages++] = page;
+    for (uint32_t i = 0; i < most_pages(e, r) && (r->pages[i] = reuse_page(e, r, i)) >= 0; i++) {
+        r->branch_pages = i + 1;
+        if (!e->recurrent || p->page[r->pages[i]].snapshot)
+            r->found_pages = i + 1;
     }
+    for (uint32_t i = 0; i < r->found_pages; i++)
+        idle += e->pages.users[r->pages[i]] == 0;
     return idle;
 }
 
@@ -58,11 +64,12 @@ bool reuse_awaits(FtxEngine *e, Request *r)
     for (uint32_t i = 0; i < e->running.n; i++) {
         Request *other = e->running.at[i];
         const uint32_t known = shared_tokens(e, other, other->length - other->unread);
+        const uint32_t end = e->recurrent ? snapshots_next(e, other) : missing + 1;
 
-        if (other->known_pages > missing || known < (missing + 1) * e->pages.prefix->block)
+        if (end <= missing || end > most_pages(e, r) || other->known_pages >= end || known < end * e->pages.prefix->block)
             continue;
 
-        const Hash128 *a = key_of(e, r, missing), *b = key_of(e, other, missing);
+        const Hash128 *a = key_of(e, r, end - 1), *b = key_of(e, other, end - 1);
 
         if (a->low == b->low && a->high == b->high)
             return true;
@@ -78,4 +85,5 @@ void reuse_landed(FtxEngine *e, Request *r, int tokens)
     for (; p && (r->known_pages + 1) * p->block <= shared; r->known_pages++)
         prefix_keep(e->pages.prefix, r->pages[r->known_pages], key_of(e, r, r->known_pages),
                     r->ids + (size_t)r->known_pages * p->block);
+    snapshots_landed(e, r);
 }

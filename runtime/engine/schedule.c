@@ -144,7 +144,7 @@ static void follow(FtxEngine *e, Request *r)
     r->source_slot = r->leader->source_slot;
     if (e->facts->sources)
         e->source_users[r->source_slot]++;
-    r->found_pages = r->leader->found_pages;
+    r->found_pages = e->recurrent ? 0 : r->leader->found_pages;
     memcpy(r->pages, r->leader->pages, r->shared_pages * sizeof *r->pages);
 }
 
@@ -178,6 +178,8 @@ FtxStatus schedule_place(FtxEngine *e, Request *r, FtxError *err)
     r->checked = false;
     r->known_pages = shared;
     r->cached = r->preemptions ? r->cached : (int)(r->found_pages * e->facts->kv_block);
+    if (!s)
+        s = snapshots_begin(e, r, err);
     if (!s && r->fed)
         s = table_put(e, &e->history, r->slot, 0, r->ids, (uint32_t)r->fed, err);
     if (!s)
@@ -199,6 +201,7 @@ FtxStatus schedule_tell(FtxEngine *e, FtxError *err)
 void schedule_release(FtxEngine *e, Request *r)
 {
     grow_doubt(e, r);
+    snapshots_leave(e, r);
     pages_give(&e->pages, r->pages, r->n_pages);
     e->free_slot[e->free_slots++] = r->slot;
     if (e->facts->sources && --e->source_users[r->source_slot] == 0)
@@ -347,7 +350,7 @@ static void list_batch(FtxEngine *e)
         if (!is_prompt(e, r))
             e->batch[i].lanes = r->beam.width ? r->beam.width : 1;
         else if (!r->leader && !score_pending(r) && r != e->scored)
-            e->batch[i] = (BatchItem){.need = (e->by_role ? r->prompt : r->length) - r->fed,
+            e->batch[i] = (BatchItem){.need = snapshots_cut(e, r, (e->by_role ? r->prompt : r->length) - r->fed),
                                       .whole = e->facts->whole_prompts && r->fed < r->prompt ? r->prompt - r->fed : 0,
                                       .started = r->fed > r->placed && !r->wants_prompt};
     }

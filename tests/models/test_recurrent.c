@@ -209,9 +209,191 @@ static void test_same(void **state)
     ftx_model_close(model);
 }
 
+/* --- snapshots ------------------------------------------------------------------------------------------ */
+
+enum { MORE = 12, SEVERAL = 3 }; /* new tokens of each request here */
+
+typedef struct Ask {
+    int32_t ids[200];
+    size_t n;
+    int samples;
+    bool logprobs; /* of the prompt */
+} Ask;
+
+typedef struct Told {
+    GoldenAnswer answer[SEVERAL];
+    uint64_t cached; /* tokens of the prompt that were taken over */
+} Told;
+
+/* Tokens i to i + n of text number `text`. */
+static void say(Ask *a, int text, size_t n)
+{
+    for (size_t i = 0; i < n; i++, a->n++)
+        a->ids[a->n] = (int32_t)((a->n * a->n + (size_t)(7 + text) * a->n + (size_t)(11 * text)) % VOCAB);
+}
+
+static Told ask(FtxModel *model, FtxEngine *engine, const Ask *a)
+{
+    const uint64_t before = ftx_engine_stats(engine).cached_tokens;
+    FtxRequest q = ftx_request_default(model);
+    static Told t;
+
+    memset(&t, 0, sizeof t);
+    q.ids = a->ids;
+    q.ids_count = a->n;
+    q.samples = a->samples;
+    q.temperature = a->samples > 1 ? 0.9f : 0.0f;
+    q.seed = 5;
+    q.max_new = MORE;
+    q.ignore_eos = q.logprobs = true;
+    q.prompt_logprobs = a->logprobs;
+    golden_submit(engine, &q);
+    while (ftx_engine_busy(engine)) {
+        FtxEvent events[32] = {FTX_EVENT_INIT};
+        FtxError err;
+        size_t n;
+
+        if (ftx_engine_step(engine, events, 32, &n, &err))
+            fail_msg("%s", err.text);
+        for (size_t i = 0; i < n; i++)
+            golden_take(&t.answer[events[i].sample], &events[i]);
+    }
+    t.cached = ftx_engine_stats(engine).cached_tokens - before;
+    return t;
+}
+
+/* The answer is that of an engine of its own, and `cached` tokens of the prompt were not computed. */
+static Told asked(FtxModel *model, FtxEngine *engine, const char *what, const Ask *a, uint64_t cached)
+{
+    FtxEngine *alone = golden_engine(model);
+    const Told want = ask(model, alone, a), got = ask(model, engine, a);
+
+    ftx_engine_close(alone);
+    if (got.cached != cached)
+        fail_msg("%s: %d tokens were taken over, not %d", what, (int)got.cached, (int)cached);
+    for (int i = 0; i < (a->samples > 1 ? a->samples : 1); i++) {
+        assert_int_equal(got.answer[i].n, MORE);
+        assert_memory_equal(got.answer[i].ids, want.answer[i].ids, MORE * sizeof *got.answer[i].ids);
+        for (int k = 0; k < MORE; k++)
+            if (!(fabs((double)got.answer[i].logprobs[k] - (double)want.answer[i].logprobs[k]) <=
+                  (golden_on_cuda() ? 1e-4 : 0.0)))
+                fail_msg("%s: log-probability %d of sample %d differs", what, k, i);
+    }
+    return got;
+}
+
+/* Pages of 8 tokens. Snapshots are left where a prompt's last whole page ends, and where it leaves what others have written. */
+static void check_snapshots(FtxModel *model)
+{
+    Ask talk = {.n = 0}, other = {.n = 0}, several, scored;
+    FtxOptions o = FTX_OPTIONS_INIT;
+    FtxEngine *engine;
+    FtxError err;
+    Told t;
+
+    o.prefix_cache = 1;
+    if (ftx_engine_open(model, &o, &engine, &err))
+        fail_msg("%s", err.text);
+
+    say(&talk, 1, 60);
+    t = asked(model, engine, "a first turn", &talk, 0);
+    asked(model, engine, "the same again", &talk, 56);
+    memcpy(talk.ids + talk.n, t.answer[0].ids, MORE * sizeof *talk.ids);
+    talk.n += MORE;
+    say(&talk, 2, 20);
+    asked(model, engine, "a second turn", &talk, 56); /* 92 tokens; it leaves another behind 88 */
+    say(&talk, 3, 5);
+    asked(model, engine, "a third turn", &talk, 88);
+
+    say(&other, 1, 43);
+    say(&other, 4, 27);
+    asked(model, engine, "another text behind the same beginning", &other, 0);
+    other.n = 43;
+    say(&other, 5, 30);
+    asked(model, engine, "a third one", &other, 40);
+
+    several = scored = other;
+    several.samples = SEVERAL;
+    asked(model, engine, "several samples", &several, 72);
+    scored.logprobs = true;
+    asked(model, engine, "log-probabilities of the prompt", &scored, 0);
+
+    for (int i = 0; i < 3; i++) { /* three snapshots are all that there are */
+        Ask new = {.n = 0};
+
+        say(&new, 6 + i, 50);
+        asked(model, engine, "an unknown text", &new, 0);
+    }
+    asked(model, engine, "a forgotten one", &other, 0);
+    ftx_engine_close(engine);
+}
+
+static void test_snapshots(void **state)
+{
+    FtxModel *model = open_model("recur-snapshots", "-D limits.snapshots=3");
+
+    (void)state;
+    check_snapshots(model);
+    ftx_model_close(model);
+    if (golden_on_cuda())
+        return;
+    model = open_model("recur-snapshots-ranks", "-D limits.snapshots=3 -D parallel=2");
+    check_snapshots(model);
+    ftx_model_close(model);
+}
+
+/* Many at once, with beginnings in common, more than there are snapshots. */
+static void test_beside(void **state)
+{
+    enum { ALL = 40, SHORT = 8 };
+    FtxModel *model = open_model("recur-beside", "-D limits.snapshots=4 -D limits.tokens=11");
+    static GoldenAnswer got[ALL];
+    FtxOptions o = FTX_OPTIONS_INIT;
+    static Ask a[ALL];
+    FtxEngine *engine;
+    FtxModelInfo info;
+    FtxError err;
+
+    (void)state;
+    ftx_model_info(model, &info);
+    o.prefix_cache = o.overcommit = 1;
+    o.kv_bytes = info.kv_token_bytes * 8 * 60;
+    if (ftx_engine_open(model, &o, &engine, &err))
+        fail_msg("%s", err.text);
+    for (int i = 0; i < ALL; i++) {
+        FtxRequest q = ftx_request_default(model);
+
+        say(&a[i], i % 3, (size_t)(34 + 8 * (i % 2)));
+        say(&a[i], 3 + i % 5, (size_t)(3 + i * 7 % 40));
+        q.ids = a[i].ids;
+        q.ids_count = a[i].n;
+        q.max_new = MORE + i % SHORT;
+        q.ignore_eos = q.logprobs = true;
+        q.user = &got[i];
+        golden_submit(engine, &q);
+        if (i % 7 == 6)
+            golden_finish(engine);
+    }
+    golden_finish(engine);
+    assert_true(ftx_engine_stats(engine).cached_tokens > 400);
+    ftx_engine_close(engine);
+    for (int i = 0; i < ALL; i++) {
+        FtxEngine *alone = golden_engine(model);
+        const Told want = ask(model, alone, &a[i]);
+
+        assert_int_equal(got[i].n, MORE + i % SHORT);
+        assert_memory_equal(got[i].ids, want.answer[0].ids, MORE * sizeof *got[i].ids);
+        for (int k = 0; k < MORE && !golden_on_cuda(); k++)
+            assert_true(got[i].logprobs[k] == want.answer[0].logprobs[k]);
+        ftx_engine_close(alone);
+    }
+    ftx_model_close(model);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same), cmocka_unit_test(test_snapshots),
+                                       cmocka_unit_test(test_beside)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

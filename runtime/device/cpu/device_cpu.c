@@ -435,6 +435,23 @@ static FtxStatus cpu_keep(Session *s, uint32_t kept, uint32_t page, bool back, F
     return FTX_OK;
 }
 
+static FtxStatus cpu_snapshot(Session *s, uint32_t snapshot, uint32_t slot, bool back, FtxError *err)
+{
+    const Device *d = s->device;
+    const uint32_t n = cache_snapshots(d->artifact, d->plan);
+    CacheState state;
+
+    if (snapshot >= n || slot >= d->artifact->facts->sequences)
+        return ftx_fail(err, FTX_EINVAL, "snapshot %u of %u, slot %u of %u", snapshot, n, slot,
+                        d->artifact->facts->sequences);
+    for (uint32_t i = 0; cache_state(d->artifact, d->plan, slot, snapshot, i, &state); i++) {
+        char *in = s->space[FTX_SPACE_STATE] + state.at, *out = s->space[FTX_SPACE_STATE] + state.copy;
+
+        memcpy(back ? in : out, back ? out : in, state.bytes);
+    }
+    return FTX_OK;
+}
+
 static FtxStatus cpu_wipe(Session *s, uint32_t page, FtxError *err)
 {
     const Device *d = s->device;
@@ -645,6 +662,7 @@ const DeviceApi device_cpu = {
     .keep_open = cpu_keep_open,
     .keep = cpu_keep,
     .wipe = cpu_wipe,
+    .snapshot = cpu_snapshot,
     .run = cpu_run,
     .wait = cpu_wait,
     .asynchronous = false,

@@ -496,6 +496,7 @@ const DeviceApi device_cuda = {
     .keep_open = cuda_session_keep_open,
     .keep = cuda_session_keep,
     .wipe = cuda_session_wipe,
+    .snapshot = cuda_session_snapshot,
     .run = cuda_program_run,
     .masks = cuda_session_masks,
     .begin = cuda_program_begin,

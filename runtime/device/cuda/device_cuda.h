@@ -174,6 +174,7 @@ FtxStatus cuda_session_copy_out(Session *s, int named, size_t offset, void *p, s
 FtxStatus cuda_session_clear(Session *s, void *p, size_t bytes, FtxError *err);
 FtxStatus cuda_session_keep_open(Session *s, uint32_t n, FtxError *err);
 FtxStatus cuda_session_keep(Session *s, uint32_t kept, uint32_t page, bool back, FtxError *err);
+FtxStatus cuda_session_snapshot(Session *s, uint32_t snapshot, uint32_t slot, bool back, FtxError *err);
 FtxStatus cuda_session_wipe(Session *s, uint32_t page, FtxError *err);
 uint32_t *cuda_session_masks(Session *s);
 /* Enqueues the copy of the masks of rows [first, first + n); what is enqueued after that waits for it. */

@@ -591,6 +591,31 @@ FtxStatus cuda_session_wipe(Session *s, uint32_t page, FtxError *err)
     return status;
 }
 
+/* --- recurrent states behind prompts ---------------------------------------------------------------- */
+
+FtxStatus cuda_session_snapshot(Session *s, uint32_t snapshot, uint32_t slot, bool back, FtxError *err)
+{
+    const Device *d = s->device;
+    const uint32_t n = cache_snapshots(d->artifact, d->plan);
+    const CUdeviceptr base = s->space[FTX_SPACE_STATE];
+    FtxStatus status;
+    CacheState state;
+
+    if (snapshot >= n || slot >= d->artifact->facts->sequences)
+        return ftx_fail(err, FTX_EINVAL, "snapshot %u of %u, slot %u of %u", snapshot, n, slot,
+                        d->artifact->facts->sequences);
+    status = cuda_enter(d, err);
+    if (status)
+        return status;
+    for (uint32_t i = 0; !status && cache_state(d->artifact, d->plan, slot, snapshot, i, &state); i++)
+        status = cuda_check(d->cu,
+                            d->cu->cuMemcpyDtoDAsync(base + (back ? state.at : state.copy),
+                                                     base + (back ? state.copy : state.at), state.bytes, s->stream),
+                            err, "copying a recurrent state");
+    cuda_leave(d);
+    return status;
+}
+
 /* --- memory of the caller on the GPU ---------------------------------------------------------------- */
 
 FtxStatus cuda_session_owns(Session *s, const char *field, const void *p, FtxError *err)

@@ -48,7 +48,8 @@ typedef FtxStatus RankCall(Session *s, int rank, const Call *c, FtxError *err);
 struct Call {
     RankCall *run;
     size_t bytes;
-    uint32_t program, page;
+    uint32_t program, page, snapshot, slot;
+    bool back;
     int T, S, times;
     double *us;
     int named;
@@ -598,6 +599,16 @@ static FtxStatus group_wipe(Session *s, uint32_t page, FtxError *err)
     return on_all(s, &(Call){.run = rank_wipe, .page = page}, err);
 }
 
+static FtxStatus rank_snapshot(Session *s, int rank, const Call *c, FtxError *err)
+{
+    return s->device->api[rank]->snapshot(s->rank[rank].session, c->snapshot, c->slot, c->back, err);
+}
+
+static FtxStatus group_snapshot(Session *s, uint32_t snapshot, uint32_t slot, bool back, FtxError *err)
+{
+    return on_all(s, &(Call){.run = rank_snapshot, .snapshot = snapshot, .slot = slot, .back = back}, err);
+}
+
 /* Rank 0's results are taken while the programs run. The first rank that has waited in vain says so: rank 0 may notice later, or
  * not at all if it is the one that was waited for. */
 static FtxStatus group_check(Session *s, FtxError *err)
@@ -637,6 +648,7 @@ static FtxStatus group_trace(Session *s, Trace *t, FtxError *err)
         .name = #kind, .open = group_open_##kind, .close = group_close, .describe = group_describe, \
         .session_open = group_session_open, .session_close = group_session_close, .io = group_io, .out = group_out, \
         .upload = group_upload, .settle = group_settle, .write = group_write, .read = group_read, .wipe = group_wipe, \
+        .snapshot = group_snapshot, \
         .run = group_run, .wait = group_wait, .check = group_check, .asynchronous = (is_asynchronous), \
         .profile = group_profile, .time = group_time, .trace = group_trace \
     }

@@ -154,6 +154,15 @@ static FtxStatus remote_wipe(Session *s, uint32_t page, FtxError *err)
     return call_remote(s->device, (RemoteCall){.op = REMOTE_WIPE, .program = page}, NULL, &a, err);
 }
 
+static FtxStatus remote_snapshot(Session *s, uint32_t snapshot, uint32_t slot, bool back, FtxError *err)
+{
+    RemoteAnswer a;
+
+    return call_remote(s->device,
+                       (RemoteCall){.op = REMOTE_SNAPSHOT, .program = snapshot, .S = (int)slot, .times = back}, NULL, &a,
+                       err);
+}
+
 static FtxStatus remote_program(Session *s, uint32_t program, int T, int S, int times, FtxError *err)
 {
     RemoteAnswer a;
@@ -202,6 +211,7 @@ const DeviceApi device_remote = {
     .settle = remote_settle,
     .write = remote_write,
     .wipe = remote_wipe,
+    .snapshot = remote_snapshot,
     .run = remote_program,
     .wait = remote_wait,
     .time = remote_time,
@@ -254,6 +264,7 @@ static FtxStatus obey(Remote *r, const RemoteCall *c, RemoteAnswer *a, FtxError 
     case REMOTE_UPLOAD: return take_step(r, c->bytes, err);
     case REMOTE_WRITE: return inner->write(r->session, c->named, c->offset, r->bytes, c->bytes, err);
     case REMOTE_WIPE: return inner->wipe(r->session, c->program, err);
+    case REMOTE_SNAPSHOT: return inner->snapshot(r->session, c->program, (uint32_t)c->S, c->times, err);
     case REMOTE_RUN: return inner->run(r->session, c->program, c->T, c->S, c->times, err);
     case REMOTE_TIME: return inner->time(r->session, c->program, c->T, c->S, 1, &a->us, err);
     case REMOTE_WAIT: return inner->wait(r->session, err);

@@ -16,7 +16,8 @@ typedef enum RemoteOp {
     REMOTE_TIME,
     REMOTE_WAIT, /* until all that it runs is done */
     REMOTE_END,  /* the model is closed; no answer */
-    REMOTE_WIPE, /* page `program` */
+    REMOTE_WIPE,     /* page `program` */
+    REMOTE_SNAPSHOT, /* `program`, of slot S; times 1: back */
 } RemoteOp;
 
 typedef struct RemoteCall {
