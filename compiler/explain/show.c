@@ -226,6 +226,8 @@ static void show_caches(const ArtifactPlan *p, FILE *out)
             fprintf(out, ", window %u", c->window);
         fputc('\n', out);
     }
+    if (p->head->named_bytes[FTX_NAMED_snapshots])
+        fprintf(out, "  snapshots of recurrent states: %s\n", window_bytes(p->head->named_bytes[FTX_NAMED_snapshots]));
 }
 
 static void show_plan(const Artifact *a, const ArtifactPlan *p, bool all, FILE *out)

@@ -78,7 +78,8 @@ static bool find_state(const Artifact *a, const ArtifactPlan *p, uint32_t i, uin
     return false;
 }
 
-bool cache_state(const Artifact *a, const ArtifactPlan *p, uint32_t slot, uint32_t snapshot, uint32_t i, CacheState *state)
+bool cache_state(const Artifact *a, const ArtifactPlan *p, uint32_t slot, uint32_t snapshot, uint32_t i,
+                 CacheState *state)
 {
     const uint64_t *named = p->head->named;
     uint64_t before, all, none;

@@ -40,7 +40,8 @@ typedef struct CacheState {
 } CacheState;
 
 /* State i of a slot and a snapshot, which the plan has; false: there are fewer states. */
-bool cache_state(const Artifact *a, const ArtifactPlan *p, uint32_t slot, uint32_t snapshot, uint32_t i, CacheState *state);
+bool cache_state(const Artifact *a, const ArtifactPlan *p, uint32_t slot, uint32_t snapshot, uint32_t i,
+                 CacheState *state);
 /* How many snapshots the plan has room for. */
 uint32_t cache_snapshots(const Artifact *a, const ArtifactPlan *p);
 

@@ -127,12 +127,12 @@ typedef struct Request {
     int kept_fed;        /* tokens that it has with them */
 
     /* Prefix cache (prefix.h, reuse.c). */
-    uint64_t salt;        /* FtxRequest.cache_salt */
-    Hash128 *key;         /* [pages of a sequence]: keys of its first pages */
-    uint32_t keys;        /* keys that are computed */
-    uint32_t found_pages; /* the first pages of the prompt that were known at admission */
+    uint64_t salt;         /* FtxRequest.cache_salt */
+    Hash128 *key;          /* [pages of a sequence]: keys of its first pages */
+    uint32_t keys;         /* keys that are computed */
+    uint32_t found_pages;  /* the first pages of the prompt that were known at admission */
     uint32_t branch_pages; /* the first pages of it that were known then, with or without a snapshot */
-    uint32_t known_pages; /* the first pages of the sequence that were found or made known */
+    uint32_t known_pages;  /* the first pages of the sequence that were found or made known */
     /* What of its logits comes to the host at each token: log-probabilities, or all for a choice there (draw.c). */
     int top;           /* FtxRequest.top_logprobs */
     bool on_host;      /* the host chooses its tokens */
@@ -239,10 +239,10 @@ typedef struct Swap { /* FtxOptions.swap_bytes */
 } Swap;
 
 typedef struct Snapshot { /* snapshots.c */
-    const Request *of; /* who has left it, until its pages are known; else NULL */
-    uint32_t pages;    /* of that request, behind which it is */
-    uint32_t page;     /* behind which it is, if that one says so, too */
-    uint64_t used;     /* when, by Snapshots.uses */
+    const Request *of;    /* who has left it, until its pages are known; else NULL */
+    uint32_t pages;       /* of that request, behind which it is */
+    uint32_t page;        /* behind which it is, if that one says so, too */
+    uint64_t used;        /* when, by Snapshots.uses */
 } Snapshot;
 
 typedef struct Snapshots {
@@ -494,12 +494,15 @@ void swap_drop(FtxEngine *e, Request *r); /* gives r's pages on the host back */
 FtxStatus pace_measure(FtxEngine *e, size_t step_ms, FtxError *err); /* fills e->pace of an idle engine */
 
 /* snapshots.c */
-uint32_t snapshots_next(const FtxEngine *e, const Request *r); /* pages behind which running r leaves the next; 0: none */
+uint32_t snapshots_next(const FtxEngine *e,
+                        const Request *r); /* pages of running r behind which the next is still to be known; 0: none */
 int snapshots_cut(const FtxEngine *e, const Request *r, int need); /* of `need` tokens those up to there */
-FtxStatus snapshots_enqueued(FtxEngine *e, const Flight *f, FtxError *err); /* the run of f, whose rows may leave some */
-void snapshots_landed(FtxEngine *e, Request *r);                   /* r->known_pages has risen */
-void snapshots_leave(FtxEngine *e, const Request *r);              /* r runs no more */
-FtxStatus snapshots_begin(FtxEngine *e, const Request *r, FtxError *err); /* r's slot gets the states of r->fed tokens */
+FtxStatus snapshots_enqueued(FtxEngine *e, const Flight *f,
+                             FtxError *err);          /* the run of f, whose rows may leave some */
+void snapshots_landed(FtxEngine *e, Request *r);      /* r->known_pages has risen */
+void snapshots_leave(FtxEngine *e, const Request *r); /* r runs no more */
+FtxStatus snapshots_begin(FtxEngine *e, const Request *r,
+                          FtxError *err); /* r's slot gets the states of r->fed tokens */
 
 /* reuse.c */
 /* Finds the known pages that r's prompt begins with, into r->pages and r->found_pages; returns how many of them are
@@ -507,7 +510,8 @@ FtxStatus snapshots_begin(FtxEngine *e, const Request *r, FtxError *err); /* r's
 uint32_t reuse_find(FtxEngine *e, Request *r);
 /* After reuse_find: a running request is about to compute the first page that r lacks, or to leave a snapshot behind pages of r. */
 bool reuse_awaits(FtxEngine *e, Request *r);
-int32_t reuse_page(FtxEngine *e, Request *r, uint32_t page); /* the known page with that page of r's tokens; -1: there is none */
+int32_t reuse_page(FtxEngine *e, Request *r,
+                   uint32_t page); /* the known page with that page of r's tokens; -1: there is none */
 /* The keys and values of r's first `tokens` tokens are in the cache: makes its full pages known. */
 void reuse_landed(FtxEngine *e, Request *r, int tokens);
 

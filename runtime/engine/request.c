@@ -470,7 +470,7 @@ FtxStatus request_fill(FtxEngine *e, Request *r, const FtxRequest *q, FtxError *
     r->stream.bytes = r->stream.out = r->stream.searched = r->stream.n_stops = 0;
     r->cancelled = r->has_logits = r->not_finite = false;
     r->fed = 0;
-    r->keys = r->branch_pages = 0;
+    r->keys = 0;
     r->preemptions = r->cached = 0;
     r->passed = 0;
     r->top = q->top_logprobs;

@@ -66,7 +66,8 @@ bool reuse_awaits(FtxEngine *e, Request *r)
         const uint32_t known = shared_tokens(e, other, other->length - other->unread);
         const uint32_t end = e->recurrent ? snapshots_next(e, other) : missing + 1;
 
-        if (end <= missing || end > most_pages(e, r) || other->known_pages >= end || known < end * e->pages.prefix->block)
+        if (end <= missing || end > most_pages(e, r) || other->known_pages >= end ||
+            known < end * e->pages.prefix->block)
             continue;
 
         const Hash128 *a = key_of(e, r, end - 1), *b = key_of(e, other, end - 1);

@@ -33,12 +33,12 @@ static uint32_t next_pages(const FtxEngine *e, const Request *r, int from)
 
 uint32_t snapshots_next(const FtxEngine *e, const Request *r)
 {
-    return next_pages(e, r, r->fed);
+    return next_pages(e, r, (int)(r->known_pages * e->facts->kv_block));
 }
 
 int snapshots_cut(const FtxEngine *e, const Request *r, int need)
 {
-    const int end = (int)(snapshots_next(e, r) * e->facts->kv_block);
+    const int end = (int)(next_pages(e, r, r->fed) * e->facts->kv_block);
 
     return end && end - r->fed < need ? end - r->fed : need;
 }

@@ -8,6 +8,8 @@
  * whole prompts it sees that a step reads all of them. With
  * fixed sums it notes beside each key whether a decode row wrote it: prompts must not, all other tokens must be.
  *
+ * A recurrent state must be that of all tokens before a row's, also when it comes from a snapshot.
+ *
  * Rows with a mask get the allowed id with the largest logit (fake_logit).
  *
  * Synchronous, run is done when it returns. Asynchronous, a thread works through a queue: copies of
@@ -26,6 +28,8 @@ typedef struct FakeSizes {
     bool decode_programs; /* buckets 1, 2, 4 ... beside the steps' 16 and exact */
     bool fixed_sums, whole_prompts;
     bool tokenizer;
+    uint32_t
+        snapshots;   /* of a recurrent state, which knows the tokens that it has seen; 0: the model has no such state */
     bool masks;      /* limits.masks: the asynchronous device applies masks */
     uint32_t states; /* width of $hidden; 0: there is none */
     uint32_t target; /* of the plan; FTX_TARGET_CPU or 900 */
@@ -57,14 +61,16 @@ typedef struct FakeDevice {
     int runs, decode_runs, uploads, most_ahead;
     size_t uploaded; /* bytes of the last upload */
     int most_tokens, most_rows;
-    int reads;               /* of logits */
-    int keeps[2];            /* KV pages copied to the host and back */
-    int keeps_until_failure; /* that copy fails; 0: none */
-    char order[200];         /* the first calls: p write, u upload, s settle, r run, b and f its two parts, w wait,
+    int reads;                   /* of logits */
+    int keeps[2];                /* KV pages copied to the host and back */
+    int snapshots[2];            /* states copied to a snapshot and back */
+    int snapshots_until_failure; /* that copy fails; 0: none */
+    int keeps_until_failure;     /* that copy fails; 0: none */
+    char order[200];             /* the first calls: p write, u upload, s settle, r run, b and f its two parts, w wait,
                               * t a token to text */
-    int rows[200];           /* of the first runs, in the order of the calls */
-    FtxParams params;        /* of the last row that was run */
-    char wrong[300];         /* the first thing that a plan or an IO block got wrong; "" */
+    int rows[200];               /* of the first runs, in the order of the calls */
+    FtxParams params;            /* of the last row that was run */
+    char wrong[300];             /* the first thing that a plan or an IO block got wrong; "" */
 } FakeDevice;
 
 extern FakeDevice fake;

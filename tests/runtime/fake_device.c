@@ -30,6 +30,7 @@ typedef enum CommandKind {
     COMMAND_FINISH,
     COMMAND_KEEP,
     COMMAND_WIPE,
+    COMMAND_SNAPSHOT,
     COMMAND_END
 } CommandKind;
 
@@ -40,6 +41,7 @@ typedef struct Command {
     int named; /* of a write */
     int T, S;
     bool fails, back;
+    uint32_t snapshot, slot;
     uint32_t kept, page; /* of a copy of a KV page; `page`: of one that is wiped, too */
     int first, n;        /* rows whose masks are copied */
     const char *data;    /* of a write: in the queue's buffers once it is enqueued */
@@ -256,6 +258,31 @@ static int32_t next_masked(Session *s, int i, const float *logits, const int32_t
     return best;
 }
 
+/* What a recurrent state has seen. */
+typedef struct Seen {
+    uint64_t tokens, hash;
+} Seen;
+
+/* The tokens of a row go into its slot's state, which is that of the tokens before them. */
+static void recur(Session *s, const FtxRow *r, const FtxToken *token)
+{
+    Seen *seen = (Seen *)named_state(s, FTX_NAMED_recurrent) + r->slot;
+    uint64_t hash = 0;
+
+    for (int k = 0; k < r->q_len; k++) {
+        if (token[k].pos == 0)
+            *seen = (Seen){0};
+        EXPECT(seen->tokens == (uint64_t)token[k].pos || fake.made_up, "slot %d: token %d, the state has seen %d",
+               r->slot, token[k].pos, (int)seen->tokens);
+        seen->hash = seen->hash * 31 + (uint64_t)token[k].id + 1;
+        seen->tokens++;
+    }
+    for (int k = 0; k < r->kv_len; k++)
+        hash = hash * 31 + (uint64_t)(*cache(s, r->slot, k) & ~(DECODED | NOT_FINITE)) + 1;
+    EXPECT(hash == seen->hash || fake.made_up, "slot %d: its state has seen other tokens than the %d of its pages",
+           r->slot, r->kv_len);
+}
+
 static void run_row(Session *s, int i)
 {
     const FtxFacts *f = s->device->artifact->facts;
@@ -278,6 +305,8 @@ static void run_row(Session *s, int i)
     for (int k = 0; k < r->q_len; k++)
         *cache(s, r->slot, token[k].pos) =
             (history[token[k].pos] = token[k].id) | decoded | not_finite(p, token[k].pos);
+    if (s->device->plan->n_caches && !r->done)
+        recur(s, r, token);
     if (!(r->emit || p->logits || f->states) || r->done)
         return;
     for (int k = 0; k < n; k++) {
@@ -389,6 +418,11 @@ static void do_command(Session *s, const Command *c)
             memset(out, 0x55, block * sizeof *out);
     } else if (c->kind == COMMAND_WIPE) {
         wipe(s, c->page);
+    } else if (c->kind == COMMAND_SNAPSHOT) {
+        Seen *in = (Seen *)named_state(s, FTX_NAMED_recurrent) + c->slot;
+        Seen *out = (Seen *)named_state(s, FTX_NAMED_snapshots) + c->snapshot;
+
+        *(c->back ? in : out) = *(c->back ? out : in);
     } else if (c->kind == COMMAND_RUN && !s->failed) {
         do_run(s, c);
     }
@@ -691,6 +725,18 @@ static FtxStatus fake_wipe(Session *s, uint32_t page, FtxError *err)
     return FTX_OK;
 }
 
+static FtxStatus fake_snapshot(Session *s, uint32_t snapshot, uint32_t slot, bool back, FtxError *err)
+{
+    EXPECT(snapshot < cache_snapshots(s->device->artifact, s->device->plan) &&
+               slot < s->device->artifact->facts->sequences,
+           "%u %u", snapshot, slot);
+    if (fake.snapshots_until_failure && --fake.snapshots_until_failure == 0)
+        return ftx_fail(err, FTX_EDEVICE, "the fake snapshot has failed");
+    fake.snapshots[back]++;
+    put(s, &(Command){.kind = COMMAND_SNAPSHOT, .snapshot = snapshot, .slot = slot, .back = back});
+    return FTX_OK;
+}
+
 static FtxStatus fake_profile(Session *s, bool on, const FtxProfile **rows, size_t *n, FtxError *err)
 {
     (void)s, (void)on, (void)err;
@@ -731,9 +777,10 @@ static FtxStatus fake_trace(Session *s, Trace *t, FtxError *err)
         .name = "fake", .open = fake_open, .close = fake_close, .describe = fake_describe, .tell = fake_tell, \
         .session_open = fake_session_open, .session_close = fake_session_close, .io = fake_io, .out = fake_out, \
         .upload = fake_upload, .settle = fake_settle, .write = fake_write, .read = fake_read, .run = fake_run, \
-        .keep_open = fake_keep_open, .keep = fake_keep, .wipe = fake_wipe, .wait = fake_wait, .check = fake_check, \
-        .asynchronous = is_asynchronous, .masks = is_asynchronous ? fake_masks : NULL, .begin = fake_begin, \
-        .finish = fake_finish, .profile = fake_profile, .time = fake_time, .trace = fake_trace, \
+        .keep_open = fake_keep_open, .keep = fake_keep, .wipe = fake_wipe, .snapshot = fake_snapshot, \
+        .wait = fake_wait, .check = fake_check, .asynchronous = is_asynchronous, \
+        .masks = is_asynchronous ? fake_masks : NULL, .begin = fake_begin, .finish = fake_finish, \
+        .profile = fake_profile, .time = fake_time, .trace = fake_trace, \
     }
 
 const DeviceApi fake_device = TABLE(false);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "fake.h"
+#include "runtime/base/dtype.h"
 #include "kernels/device/mask.h"
 
 /* --- the model ------------------------------------------------------------------------------------ */
@@ -69,7 +70,7 @@ FakeSizes fake_sizes(void)
                        .target = 900};
 }
 
-static void fake_plan(FakeArtifact *f, bool masks)
+static void fake_plan(FakeArtifact *f, const FakeSizes *s)
 {
     const FtxFacts *a = &f->facts;
     const uint64_t S = a->sequences, T = a->tokens, C = a->context, B = a->kv_block, V = a->vocab;
@@ -88,7 +89,9 @@ static void fake_plan(FakeArtifact *f, bool masks)
         [FTX_NAMED_logits] = 4 * S * V,
         [FTX_NAMED_hidden] = 4 * T * a->states,
         [FTX_NAMED_out] = sizeof(FtxOut) * FTX_OUT_RING * S,
-        [FTX_NAMED_mask] = masks ? 4 * S * FTX_MASK_WORDS(V) : 0,
+        [FTX_NAMED_mask] = s->masks ? 4 * S * FTX_MASK_WORDS(V) : 0,
+        [FTX_NAMED_recurrent] = s->snapshots ? 16 * S : 0,
+        [FTX_NAMED_snapshots] = 16 * s->snapshots,
     };
     static const uint32_t space[FTX_NAMED_COUNT] = {
 #define NAMED(name, where, size, what) FTX_SPACE_##where,
@@ -107,6 +110,7 @@ static void fake_plan(FakeArtifact *f, bool masks)
 
 void fake_artifact(FakeArtifact *f, const FakeSizes *s)
 {
+    static const FtxCache state = {.kv_heads = 1, .k_dim = 1, .v_dim = 4, .type = DT_FP32, .recurrent = 1};
     Artifact *a = &f->artifact;
     ArtifactPlan *p = &a->plans[0];
 
@@ -135,7 +139,9 @@ void fake_artifact(FakeArtifact *f, const FakeSizes *s)
     f->facts.decode.temperature = 0.0f;
     memcpy(f->facts.ends, s->ends, sizeof s->ends);
     f->plan.target = s->target;
-    fake_plan(f, s->masks);
+    fake_plan(f, s);
+    p->caches = &state;
+    p->n_caches = s->snapshots > 0;
     f->program[0] = (FtxProgram){.kind = FTX_PROG_STEP, .bucket = 0};
     f->program[1] = (FtxProgram){.kind = FTX_PROG_STEP, .bucket = 16};
     p->n_programs = 2;

@@ -43,6 +43,37 @@ static void test_parts(void **state)
     assert_int_equal(p.at, PAGES * (KEYS + 2 * 4 * 4 * 4) + 2 * p.bytes);
 }
 
+/* The states of all slots cover $recurrent once, their copies $snapshots. */
+static void test_states(void **state)
+{
+    enum { SLOTS = 3, SNAPSHOTS = 2, FIRST = 2 * 3 * 5 * 4, SECOND = 16, BYTES = FIRST + 8 + SECOND };
+    static const FtxCache caches[] = {{.kv_heads = 2, .k_dim = 3, .v_dim = 5, .type = DT_FP32, .recurrent = 1},
+                                      {.kv_heads = 3, .k_dim = 9, .v_dim = 9, .type = DT_FP32},
+                                      {.kv_heads = 1, .k_dim = 2, .v_dim = 2, .type = DT_FP32, .recurrent = 1}};
+    const FtxFacts facts = {.kv_block = 8, .sequences = SLOTS};
+    const FtxPlan head = {.named = {[FTX_NAMED_recurrent] = 64, [FTX_NAMED_snapshots] = 64 + SLOTS * BYTES},
+                          .named_bytes = {[FTX_NAMED_snapshots] = SNAPSHOTS * BYTES}};
+    const ArtifactPlan plan = {.head = &head, .caches = caches, .n_caches = 3}, none = {.head = &head};
+    const Artifact a = {.facts = &facts};
+    uint8_t all[64 + (SLOTS + SNAPSHOTS) * BYTES] = {0};
+    CacheState c;
+
+    (void)state;
+    assert_int_equal(cache_snapshots(&a, &plan), SNAPSHOTS);
+    assert_int_equal(cache_snapshots(&a, &none), 0);
+    for (uint32_t slot = 0; slot < SLOTS; slot++)
+        for (uint32_t i = 0; cache_state(&a, &plan, slot, slot % SNAPSHOTS, i, &c); i++) {
+            assert_in_range(i, 0, 1);
+            assert_int_equal(c.bytes, i ? SECOND : FIRST + 8); /* at multiples of 16 bytes */
+            for (uint64_t b = 0; b < c.bytes; b++) {
+                assert_int_equal(all[c.at + b]++, 0);
+                if (slot < SNAPSHOTS)
+                    assert_int_equal(all[c.copy + b]++, 0);
+            }
+        }
+    assert_null(memchr(all + 64, 0, sizeof all - 64));
+}
+
 /* --- how many ------------------------------------------------------------------------------------ */
 
 typedef struct Case {
@@ -287,9 +318,10 @@ static void test_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_parts),   cmocka_unit_test(test_pages), cmocka_unit_test(test_largest),
-        cmocka_unit_test(test_operand), cmocka_unit_test(test_few),   cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_score),   cmocka_unit_test(test_order), cmocka_unit_test(test_machine),
+        cmocka_unit_test(test_parts),   cmocka_unit_test(test_states),  cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_largest), cmocka_unit_test(test_operand), cmocka_unit_test(test_few),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_score),   cmocka_unit_test(test_order),
+        cmocka_unit_test(test_machine),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

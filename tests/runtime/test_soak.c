@@ -1,9 +1,9 @@
 /* test_soak.c - ten thousand requests of random kinds on the fake device (FTX_TEST_REQUESTS: so many): after each step every
  * page, slot and request is in one place, nothing is allocated, each text ends exactly once, and it is what the request
- * alone has. */
+ * alone has. So are those of a model with recurrent states, with few snapshots. */
 #include "jobs.h"
 
-enum { SLOTS = 24, SAMPLES = 3, WAVE = 40, STATES = 2, SWAP_PAGES = 30, PAGE_BYTES = 64 };
+enum { SLOTS = 24, SAMPLES = 3, WAVE = 40, STATES = 2, SWAP_PAGES = 30, PAGE_BYTES = 64, SNAPSHOTS = 6 };
 
 typedef struct Slot { /* a request that is under way, and the texts of its samples */
     Job job[SAMPLES];
@@ -40,7 +40,7 @@ static void give(void *user, void *p, size_t bytes)
     free(p);
 }
 
-static void open_soak(Bed *b, bool asynchronous)
+static void open_soak(Bed *b, bool asynchronous, bool recurrent)
 {
     static const FtxAllocator counting = {.alloc = take, .release = give};
     FtxOptions options = FTX_OPTIONS_INIT;
@@ -59,7 +59,8 @@ static void open_soak(Bed *b, bool asynchronous)
     options.allocator = &counting;
     options.prefix_cache = options.overcommit = 1;
     options.queue_requests = 12;
-    options.swap_bytes = SWAP_PAGES * PAGE_BYTES;
+    options.swap_bytes = recurrent ? 0 : SWAP_PAGES * PAGE_BYTES;
+    b->sizes.snapshots = recurrent ? SNAPSHOTS : 0;
     fake_artifact(&b->artifact, &b->sizes);
     assert_int_equal(fake_model(&b->artifact, NULL, &b->model, &err), FTX_OK);
     assert_int_equal(ftx_engine_open(b->model, &options, &b->engine, &err), FTX_OK);
@@ -89,7 +90,7 @@ static void make_long(FtxRequest *q, bool to_the_end)
 static void make_any(const Bed *b, Slot *s, int wave)
 {
     static const char *const stops[] = {"ab", "ca", "aa", "abb", "\xc3\xa9", "bab"};
-    const int shared = (int)dice(22), own = 1 + (int)dice(6);
+    const int shared = (int)dice(b->sizes.snapshots ? 80 : 22), own = 1 + (int)dice(6);
     Job *j = &s->job[0];
     FtxRequest *q = &j->request;
 
@@ -194,6 +195,24 @@ static void take_any(const FtxEvent *e)
 
 /* --- the soak -------------------------------------------------------------------------------------------------- */
 
+/* A snapshot has at most one page, and a page has the snapshot that it names. */
+static void check_snapshots(const FtxEngine *e)
+{
+    uint32_t named = 0, own = 0;
+
+    for (uint32_t i = 0; i < e->pages.all; i++) {
+        named += e->pages.prefix->page[i].snapshot > 0;
+        assert_true(e->pages.prefix->page[i].known || !e->pages.prefix->page[i].snapshot);
+    }
+    for (uint32_t i = 0; i < e->snapshots.all; i++) {
+        const Snapshot *s = &e->snapshots.at[i];
+
+        own += e->pages.prefix->page[s->page].snapshot == i + 1;
+        assert_true(!s->of || s->of->state == REQUEST_RUNNING);
+    }
+    assert_int_equal(named, own);
+}
+
 static void check_engine(const FtxEngine *e)
 {
     uint32_t held = 0, kept = 0, swapped = 0;
@@ -215,6 +234,7 @@ static void check_engine(const FtxEngine *e)
     assert_int_equal(e->free_slots + e->running.n, e->slots);
     assert_int_equal(e->waiting.n + e->running.n + e->ending.n + e->unused.n, e->requests);
     check_rows(e);
+    check_snapshots(e);
 }
 
 static void step_any(const Bed *b)
@@ -244,7 +264,7 @@ static bool submit_any(const Bed *b, int i, int wave)
     return !s;
 }
 
-static void soak(bool asynchronous, int requests)
+static void soak(bool asynchronous, bool recurrent, int requests)
 {
     int submitted = 0, before;
     FtxStats stats;
@@ -252,7 +272,7 @@ static void soak(bool asynchronous, int requests)
 
     dice_state = asynchronous;
     memset(finishes, 0, sizeof finishes);
-    open_soak(&b, asynchronous);
+    open_soak(&b, asynchronous, recurrent);
     if (asynchronous) /* some flights are composed late */
         b.engine->pace =
             (Pace){.target_us = 2000.0, .token_us = 40.0, .rows = {1, 6}, .decode_us = {700.0, 900.0}, .n = 2};
@@ -282,8 +302,11 @@ static void soak(bool asynchronous, int requests)
                   (unsigned long long)stats.cached_tokens);
     for (int i = FTX_FINISH_END; i <= FTX_FINISH_CANCEL; i++)
         assert_true(finishes[i] > 0);
-    assert_true(stats.swaps > 0 && stats.swaps < stats.preemptions && stats.cached_tokens > 0);
-    assert_int_equal(b.engine->swap.n, SWAP_PAGES);
+    assert_true(recurrent || stats.preemptions > 0);
+    assert_true(stats.cached_tokens > 0);
+    assert_true(recurrent || (stats.swaps > 0 && stats.swaps < stats.preemptions));
+    assert_int_equal(b.engine->swap.n, recurrent ? 0 : SWAP_PAGES);
+    assert_true(!recurrent || (fake.snapshots[0] > 100 && fake.snapshots[1] > 10));
     assert_int_equal(b.engine->pages.n, b.engine->pages.all);
     close_bed(&b);
 }
@@ -294,8 +317,8 @@ static void test_soak(void **state)
     const int requests = n ? atoi(n) : 10000;
 
     (void)state;
-    soak(false, requests / 2);
-    soak(true, requests / 2);
+    for (int i = 0; i < 4; i++)
+        soak(i % 2, i / 2, requests / (i / 2 ? 4 : 2));
 }
 
 int main(void)

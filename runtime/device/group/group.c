@@ -648,9 +648,8 @@ static FtxStatus group_trace(Session *s, Trace *t, FtxError *err)
         .name = #kind, .open = group_open_##kind, .close = group_close, .describe = group_describe, \
         .session_open = group_session_open, .session_close = group_session_close, .io = group_io, .out = group_out, \
         .upload = group_upload, .settle = group_settle, .write = group_write, .read = group_read, .wipe = group_wipe, \
-        .snapshot = group_snapshot, \
-        .run = group_run, .wait = group_wait, .check = group_check, .asynchronous = (is_asynchronous), \
-        .profile = group_profile, .time = group_time, .trace = group_trace \
+        .snapshot = group_snapshot, .run = group_run, .wait = group_wait, .check = group_check, \
+        .asynchronous = (is_asynchronous), .profile = group_profile, .time = group_time, .trace = group_trace \
     }
 
 const DeviceApi device_group_cpu = GROUP(cpu, false);

@@ -159,8 +159,8 @@ static FtxStatus remote_snapshot(Session *s, uint32_t snapshot, uint32_t slot, b
     RemoteAnswer a;
 
     return call_remote(s->device,
-                       (RemoteCall){.op = REMOTE_SNAPSHOT, .program = snapshot, .S = (int)slot, .times = back}, NULL, &a,
-                       err);
+                       (RemoteCall){.op = REMOTE_SNAPSHOT, .program = snapshot, .S = (int)slot, .times = back}, NULL,
+                       &a, err);
 }
 
 static FtxStatus remote_program(Session *s, uint32_t program, int T, int S, int times, FtxError *err)

@@ -14,8 +14,8 @@ typedef enum RemoteOp {
     REMOTE_WRITE,  /* `bytes` for a named buffer follow */
     REMOTE_RUN,
     REMOTE_TIME,
-    REMOTE_WAIT, /* until all that it runs is done */
-    REMOTE_END,  /* the model is closed; no answer */
+    REMOTE_WAIT,     /* until all that it runs is done */
+    REMOTE_END,      /* the model is closed; no answer */
     REMOTE_WIPE,     /* page `program` */
     REMOTE_SNAPSHOT, /* `program`, of slot S; times 1: back */
 } RemoteOp;
