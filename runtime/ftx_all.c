@@ -77,5 +77,6 @@
 #include "engine/engine.c"
 #include "engine/bench.c"
 #include "engine/score.c"
+#include "engine/snapshots.c"
 #include "engine/states.c"
 #include "engine/encode.c"

@@ -13,7 +13,7 @@
 enum { SNAPSHOT_TOKENS = 32 };
 
 /* Pages behind which r leaves a snapshot, the next ones that end behind `from` of its tokens; 0: none. */
-static uint32_t next_pages(const FtxEngine *e, const Request *r, int from)
+static uint32_t next_snapshot(const FtxEngine *e, const Request *r, int from)
 {
     const uint32_t block = e->facts->kv_block, last = (uint32_t)(r->prompt - 1) / block;
     const uint32_t at[] = {r->branch_pages < last ? r->branch_pages : 0, last};
@@ -33,18 +33,18 @@ static uint32_t next_pages(const FtxEngine *e, const Request *r, int from)
 
 uint32_t snapshots_next(const FtxEngine *e, const Request *r)
 {
-    return next_pages(e, r, (int)(r->known_pages * e->facts->kv_block));
+    return next_snapshot(e, r, (int)(r->known_pages * e->facts->kv_block));
 }
 
 int snapshots_cut(const FtxEngine *e, const Request *r, int need)
 {
-    const int end = (int)(next_pages(e, r, r->fed) * e->facts->kv_block);
+    const int end = (int)(next_snapshot(e, r, r->fed) * e->facts->kv_block);
 
     return end && end - r->fed < need ? end - r->fed : need;
 }
 
 /* The page that snapshot i belongs to; NULL: it is free, or about to get one. */
-static PrefixPage *page_of(const FtxEngine *e, uint32_t i)
+static PrefixPage *snapshot_page(const FtxEngine *e, uint32_t i)
 {
     PrefixPage *page = &e->pages.prefix->page[e->snapshots.at[i].page];
 
@@ -57,7 +57,7 @@ static bool has_snapshot(const FtxEngine *e, int32_t page)
 }
 
 /* One that is free, else the one that was used longest ago; `all`: each is about to get a page. */
-static uint32_t take(FtxEngine *e)
+static uint32_t take_snapshot(FtxEngine *e)
 {
     uint32_t oldest = e->snapshots.all;
 
@@ -66,13 +66,13 @@ static uint32_t take(FtxEngine *e)
 
         if (s->of)
             continue;
-        if (!page_of(e, i))
+        if (!snapshot_page(e, i))
             return i;
         if (oldest == e->snapshots.all || s->used < e->snapshots.at[oldest].used)
             oldest = i;
     }
     if (oldest < e->snapshots.all)
-        page_of(e, oldest)->snapshot = 0;
+        snapshot_page(e, oldest)->snapshot = 0;
     return oldest;
 }
 
@@ -82,13 +82,13 @@ FtxStatus snapshots_enqueued(FtxEngine *e, const Flight *f, FtxError *err)
 
     for (int i = 0; e->snapshots.all && i < f->rows && !s; i++) {
         const Row *w = &f->row[i];
-        const uint32_t pages = w->request ? next_pages(e, w->request, w->from) : 0;
+        const uint32_t pages = w->request ? next_snapshot(e, w->request, w->from) : 0;
         uint32_t at;
 
         if (!pages || w->from + w->count != (int)(pages * e->facts->kv_block) ||
             has_snapshot(e, reuse_page(e, w->request, pages - 1)))
             continue;
-        at = take(e);
+        at = take_snapshot(e);
         if (at == e->snapshots.all)
             break;
         e->snapshots.at[at] = (Snapshot){.of = w->request, .pages = pages};

@@ -87,7 +87,8 @@ static void test_forgotten(void **state)
     make(&b, &j, 50, 1);
     assert_int_equal(run_job(&b, &j), 48);
     make(&b, &j, 50, 2);
-    assert_int_equal(run_job(&b, &j), 0); /* its pages are known still; in place of that of text 3 it leaves one again */
+    assert_int_equal(run_job(&b, &j),
+                     0); /* its pages are known still; in place of that of text 3 it leaves one again */
     make(&b, &j, 50, 2);
     assert_int_equal(run_job(&b, &j), 48);
 
