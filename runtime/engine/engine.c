@@ -8,7 +8,6 @@
 
 #include "../base/env.h"
 #include "../base/sized.h"
-#include "../device/cache.h"
 
 /* --- open and close ------------------------------------------------------------------------------ */
 
@@ -224,8 +223,9 @@ FtxStatus ftx_engine_open(FtxModel *model, const FtxOptions *options, FtxEngine 
     const FtxFacts *f = model->artifact.facts;
     /* Each sequence that decodes brings a token to every step. */
     const uint32_t slots = f->sequences < f->tokens ? f->sequences : f->tokens;
-    const bool recurrent = model->plan->head->named_bytes[FTX_NAMED_recurrent] > 0;
-    const uint32_t snapshots = cache_snapshots(&model->artifact, model->plan);
+    const uint64_t *named = model->plan->head->named_bytes, state = named[FTX_NAMED_recurrent] / f->sequences;
+    const bool recurrent = state > 0;
+    const uint32_t snapshots = recurrent ? (uint32_t)(named[FTX_NAMED_snapshots] / state) : 0;
     const uint32_t most_swapped = UINT32_C(1) << 24; /* pages: 256 million tokens */
     const EngineSizes sizes = {
         .slots = slots,
