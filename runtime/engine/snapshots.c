@@ -51,11 +51,6 @@ static PrefixPage *snapshot_page(const FtxEngine *e, uint32_t i)
     return page->snapshot == i + 1 ? page : NULL;
 }
 
-static bool has_snapshot(const FtxEngine *e, int32_t page)
-{
-    return page >= 0 && e->pages.prefix->page[page].snapshot;
-}
-
 /* One that is free, else the one that was used longest ago; `all`: each is about to get a page. */
 static uint32_t take_snapshot(FtxEngine *e)
 {
@@ -85,8 +80,7 @@ FtxStatus snapshots_enqueued(FtxEngine *e, const Flight *f, FtxError *err)
         const uint32_t pages = w->request ? next_snapshot(e, w->request, w->from) : 0;
         uint32_t at;
 
-        if (!pages || w->from + w->count != (int)(pages * e->facts->kv_block) ||
-            has_snapshot(e, reuse_page(e, w->request, pages - 1)))
+        if (!pages || w->from + w->count != (int)(pages * e->facts->kv_block))
             continue;
         at = take_snapshot(e);
         if (at == e->snapshots.all)
@@ -107,7 +101,7 @@ void snapshots_landed(FtxEngine *e, Request *r)
         const int32_t page = reuse_page(e, r, s->pages - 1); /* another's, if that one was known first */
 
         s->of = NULL;
-        if (page < 0 || has_snapshot(e, page))
+        if (page < 0)
             continue;
         e->pages.prefix->page[page].snapshot = i + 1;
         s->page = (uint32_t)page;

@@ -100,8 +100,36 @@ static void test_forgotten(void **state)
         submit(&b, &large[i]);
     }
     run(&b);
+    assert_int_equal(fake.snapshots[0], 4);
     make(&b, &j, 50, 1);
     assert_int_equal(run_job(&b, &j), 0);
+    close_bed(&b);
+}
+
+/* Several samples leave one together. */
+static void test_samples(void **state)
+{
+    FtxEvent ev[64] = {FTX_EVENT_INIT};
+    FtxError err = {FTX_OK, ""};
+    Job j, several;
+    size_t n;
+    Bed b;
+
+    (void)state;
+    open_states(&b, false);
+    make(&b, &j, 50, 1);
+    run_job(&b, &j);
+    make_job(&several, 50, 2);
+    several.request.max_new = 6;
+    several.request.samples = 3;
+    several.request.temperature = 1.0f;
+    submit(&b, &several);
+    while (ftx_engine_busy(b.engine))
+        assert_int_equal(ftx_engine_step(b.engine, ev, 64, &n, &err), FTX_OK);
+    make(&b, &j, 50, 1);
+    assert_int_equal(run_job(&b, &j), 48);
+    make(&b, &j, 50, 2);
+    assert_int_equal(run_job(&b, &j), 48);
     close_bed(&b);
 }
 
@@ -183,9 +211,9 @@ static void test_off(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_awaits), cmocka_unit_test(test_forgotten),
-                                       cmocka_unit_test(test_cancelled), cmocka_unit_test(test_fails),
-                                       cmocka_unit_test(test_off)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_awaits),  cmocka_unit_test(test_forgotten),
+                                       cmocka_unit_test(test_samples), cmocka_unit_test(test_cancelled),
+                                       cmocka_unit_test(test_fails),   cmocka_unit_test(test_off)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
