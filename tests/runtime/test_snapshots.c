@@ -13,6 +13,8 @@ static void open_states(Bed *b, bool asynchronous)
     b->sizes.context = 160;
     b->sizes.kv_pages = 120;
     b->sizes.snapshots = SNAPSHOTS;
+    b->sizes.tokens = 128;
+    b->sizes.masks = asynchronous;
     options.prefix_cache = 1;
     fake_artifact(&b->artifact, &b->sizes);
     assert_int_equal(fake_model(&b->artifact, NULL, &b->model, &err), FTX_OK);
@@ -130,7 +132,50 @@ static void test_samples(void **state)
     assert_int_equal(run_job(&b, &j), 48);
     make(&b, &j, 50, 2);
     assert_int_equal(run_job(&b, &j), 48);
+
+    submit(&b, &several); /* the first sample begins behind it, the others compute the prompt */
+    while (ftx_engine_busy(b.engine)) {
+        assert_int_equal(ftx_engine_step(b.engine, ev, 64, &n, &err), FTX_OK);
+        for (size_t i = 0; i < n; i++)
+            assert_int_equal(ev[i].cached_tokens, ev[i].sample ? 0 : 48);
+    }
     close_bed(&b);
+}
+
+static bool allow_all(void *user, int sample, const int32_t *ids, size_t count, uint32_t *bits)
+{
+    (void)user, (void)sample, (void)ids, (void)count;
+    memset(bits, 0xff, 2 * sizeof *bits);
+    return true;
+}
+
+/* Two of one step leave one each, also where the step has a row with a mask. */
+static void test_beside(void **state)
+{
+    (void)state;
+    for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
+        Job masked, j[2];
+        Bed b;
+
+        open_states(&b, asynchronous);
+        make_job(&masked, 3, 9);
+        masked.request.mask = allow_all;
+        masked.request.max_new = 100;
+        masked.request.ignore_eos = true;
+        submit(&b, &masked);
+        for (int i = 0; i < 5; i++)
+            step(&b);
+        for (unsigned i = 0; i < 2; i++) {
+            make(&b, &j[i], 50, 1 + i);
+            submit(&b, &j[i]);
+        }
+        run(&b);
+        for (unsigned i = 0; i < 2; i++) {
+            make(&b, &j[i], 50, 1 + i);
+            assert_int_equal(run_job(&b, &j[i]), 48);
+        }
+        close_bed(&b);
+    }
 }
 
 /* A request that ends before its pages are known leaves nothing. */
@@ -211,9 +256,10 @@ static void test_off(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_awaits),  cmocka_unit_test(test_forgotten),
-                                       cmocka_unit_test(test_samples), cmocka_unit_test(test_cancelled),
-                                       cmocka_unit_test(test_fails),   cmocka_unit_test(test_off)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_awaits),    cmocka_unit_test(test_forgotten),
+                                       cmocka_unit_test(test_samples),   cmocka_unit_test(test_beside),
+                                       cmocka_unit_test(test_cancelled), cmocka_unit_test(test_fails),
+                                       cmocka_unit_test(test_off)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
