@@ -47,14 +47,20 @@ static void AT(spread)(const char *w, int64_t type, int64_t at, int64_t stride, 
 
 static void AT(convolve_columns)(const Columns *s, int64_t tokens, float *y)
 {
-    for (int64_t t = 0; t < tokens; t++)
-        for (int64_t i = 0; i < s->n; i++) {
-            float sum = 0.0f;
+    const float *row[MOST_TAPS];
+
+    for (int64_t t = 0; t < tokens; t++) {
+        for (int64_t k = 0; k <= s->kept; k++)
+            row[k] = column_row(s, t - s->kept + k);
+        for (int64_t i = 0; i < s->n; i += LANES) {
+            const int64_t n = s->n - i < LANES ? s->n - i : LANES;
+            Vf sum = {0};
 
             for (int64_t k = 0; k <= s->kept; k++)
-                sum += s->w[k][i] * column_row(s, t - s->kept + k)[i];
-            y[t * s->C + i] = sum + s->b[i];
+                sum += vload(s->w[k] + i) * (n < LANES ? vload_n(row[k] + i, n) : vload(row[k] + i));
+            vstore_n(y + t * s->C + i, sum + vload(s->b + i), n);
         }
+    }
 }
 
 void AT(convolve)(const CpuCall *c)
