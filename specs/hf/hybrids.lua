@@ -47,18 +47,6 @@ local function ignore(config, ...)
   for _, name in ipairs { ... } do config:value(name) end
 end
 
--- Bounds of the time step, nil: none. Infinity is an object in files of transformers 5, and else the largest number there is.
-local function time_steps(config)
-  local list = config:value("time_step_limit")
-  if list == nil then return nil, nil end
-  local low, high = type(list) == "table" and list[1], type(list) == "table" and list[2]
-  if type(high) == "table" and high.__float__ == "Infinity" then high = math.huge end
-  if not math.type(low) or not math.type(high) or low < 0 or high <= low then
-    config:refuse("time_step_limit", "a list of two numbers, 0 or more and a larger one")
-  end
-  return low > 0 and low or nil, high < 1e300 and high or nil
-end
-
 -- Mamba's fields as Bamba has them. inner: elements of all heads
 local function mamba(config, c, inner)
   local heads, size = config:count("mamba_n_heads", 1, 2 ^ 16, 128), config:value("mamba_d_head")
@@ -67,7 +55,7 @@ local function mamba(config, c, inner)
     config:refuse("mamba_d_head", "\"auto\" or " .. inner // heads .. ", so that all heads have " .. inner .. " elements")
   end
   ignore(config, "mamba_chunk_size")
-  local low, high = time_steps(config)
+  local low, high = fields.time_steps(config)
   c.mamba = {
     heads = heads, head_dim = inner // heads, groups = config:count("mamba_n_groups", 1, heads, 1),
     state = config:count("mamba_d_state", 1, 2 ^ 16, 256), width = config:count("mamba_d_conv", 1, 1024, 4),

@@ -150,6 +150,9 @@ NEMOTRON_H = ["chunk_size", "expand", "mamba_proj_bias", "mamba_ssm_cache_dtype"
               "time_step_floor", "time_step_limit", "time_step_max", "use_mamba_kernels"]
 NO_EXPERTS = ["moe_intermediate_size", "moe_latent_size", "moe_shared_expert_intermediate_size", "n_group", "n_routed_experts",
               "norm_topk_prob", "num_experts_per_tok", "routed_scaling_factor", "topk_group"]
+STATE_SPACE = dict(hidden_size=48, num_hidden_layers=2, state_size=24, expand=3)
+MAMBA_IDLE = ["chunk_size", "rescale_prenorm_residual", "residual_in_fp32", "rms_norm", "time_step_floor", "time_step_max",
+              "time_step_min", "time_step_rank"]
 OLMO_HYBRID = ["linear_a_log_max", "linear_a_log_min", "linear_dt_init_floor", "linear_dt_max", "linear_dt_min"]
 
 
@@ -1205,6 +1208,11 @@ CASES = {
                              {"layers_block_type": None, "hybrid_override_pattern": "ME*-", "num_hidden_layers": 7,
                               **without("layer_norm_epsilon", "routed_scaling_factor", "mamba_hidden_act")},
                              NEMOTRON_H + ["num_hidden_layers"]),
+    "mamba2": ("Mamba2", dict(COMMON, **STATE_SPACE, num_heads=6, head_dim=24, n_groups=2, use_bias=True, conv_kernel=3,
+                              layer_norm_epsilon=1e-3, time_step_limit=[0.5, 0.7], tie_word_embeddings=True), {}, MAMBA_IDLE),
+    "mamba2-plain": ("Mamba2", dict(COMMON, **{**STATE_SPACE, "expand": 2}, num_heads=3, head_dim=32, n_groups=1, use_conv_bias=False,
+                                    hidden_act="gelu"),
+                     without("layer_norm_epsilon", "time_step_limit", "expand", "conv_kernel"), MAMBA_IDLE),
     "olmo-hybrid": ("OlmoHybrid", dict(SIZES, num_key_value_heads=1, num_hidden_layers=3, **DELTA, rms_norm_eps=1e-3, attention_bias=True,
                                        linear_conv_kernel_dim=3, **rope(3e3),
                                        layer_types=["linear_attention", "full_attention", "linear_attention"]), {},
