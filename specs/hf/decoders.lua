@@ -656,7 +656,7 @@ local lacking = {
   Doge = "gates that are a softplus", DiffLlama = "scores whose weights are computed of weights", PaliGemma = "a prefix that sees all of itself",
   LongcatFlash = "experts that give back their input", Mllama = "attention to images in its layers",
 }
-for _, name in ipairs { "FalconMamba", "Jamba", "KimiLinear", "MambaForCausalLM", "MiniMaxForCausalLM", "MiniMaxText01", "RecurrentGemma",
+for _, name in ipairs { "KimiLinear", "MiniMaxForCausalLM", "MiniMaxText01", "RecurrentGemma",
                         "Rwkv", "Zamba" } do
   lacking[name] = "a recurrent state of another kind"
 end

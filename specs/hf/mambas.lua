@@ -26,7 +26,35 @@ local function layers(config, c, kind)
   for _, name in ipairs(idle) do config:value(name) end
 end
 
+local selective_names = { selective_in = "mixer.x_proj", selective_dt = "mixer.dt_proj" }
+
+-- Mamba of the first kind. eps: of norms within the layers; nil: there are none
+local function selective(config, c, eps)
+  local bias, rank = config:flag("use_bias", false), (c.hidden + 15) // 16
+  c.selective = {
+    inner = config:count("intermediate_size", 1, 2 ^ 20, config:count("expand", 1, 64, 2) * c.hidden),
+    state = config:count("state_size", 1, 65536, 16), width = config:count("conv_kernel", 1, 1024, 4),
+    rank = config:value("time_step_rank") == "auto" and rank or config:count("time_step_rank", 1, 65536, rank),
+    bias = bias, out_bias = bias, conv_bias = config:flag("use_conv_bias", true), eps = eps, activation = c.activation,
+  }
+  layers(config, c, "selective")
+  for _, name in ipairs { "use_associative_scan", "use_falcon_mambapy", "use_mambapy" } do config:value(name) end
+end
+
 return {
+  MambaForCausalLM = alone {
+    type = "mamba", tie = true, names = selective_names,
+    set = function(config, c)
+      selective(config, c)
+      for _, name in ipairs { "d_inner", "d_model", "fused_add_norm", "n_layer", "pad_vocab_size_multiple", "rms_norm", "ssm_cfg" } do
+        config:value(name)
+      end
+    end,
+  },
+  FalconMambaForCausalLM = alone {
+    type = "falcon_mamba", tie = true, names = selective_names,
+    set = function(config, c) selective(config, c, config:number("mixer_rms_eps", 1e-30, 1, 1e-6)) end,
+  },
   -- Codestral Mamba
   Mamba2ForCausalLM = alone {
     type = "mamba2", names = { mamba_shift = "mixer.dt_bias", mamba_norm = "mixer.norm.weight" },

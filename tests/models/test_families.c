@@ -476,6 +476,7 @@ static void sharded(void **state)
         {"gemma4", 2},       {"gemma3n-plain", 2},     {"baichuan2-13b", 2},
         {"cohere2-moe", 2},  {"granite-swa-plain", 4}, {"lfm2", 2},
         {"qwen3-next", 2},   {"qwen3.5", 2},           {"mamba2", 2},
+        {"mamba", 2},        {"jamba", 2},
     };
 
     (void)state;
@@ -518,7 +519,8 @@ static void plain_forms(void **state)
 static void in_pieces(void **state)
 {
     static const char *const names[] = {"lfm2",  "lfm2-plain", "qwen3-next", "qwen3.5",    "granite4-h",
-                                        "bamba", "falcon-h1",  "nemotron-h", "olmo-hybrid", "mamba2"};
+                                        "bamba", "falcon-h1",  "nemotron-h", "olmo-hybrid", "mamba2",
+                                        "mamba", "falcon-mamba", "jamba"};
     size_t found = 0;
 
     (void)state;

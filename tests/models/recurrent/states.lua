@@ -1,4 +1,4 @@
--- states.lua - a decoder without attention: a convolution, and the state space of Mamba-2. Its pages have no bytes.
+-- states.lua - a decoder without attention: a convolution, and the state spaces of Mamba-2 and Mamba. Its pages have no bytes.
 local ftx = require "ftx"
 local nn = require "nn"
 
@@ -21,8 +21,17 @@ local function space(x)
   return linear(nn.join_heads(y), "space.out", D)
 end
 
+local function selective(x)
+  local K = 16
+  local y = nn.recur(
+    nn.split_heads(linear(x, "scan.c", K), 1), nn.split_heads(linear(x, "scan.b", K), 1), nn.split_heads(x, D),
+    linear(x, "scan.a", D), { rate = nn.weight("scan.rate", { D, K }), shift = nn.weight("scan.shift", { D }) })
+  return linear(nn.join_heads(y), "scan.out", D)
+end
+
 h = h + convolution(norm(h, "norm1"))
 h = h + space(norm(h, "norm2"))
+h = h + selective(norm(h, "norm3"))
 
 return ftx.model {
   name = "states",
