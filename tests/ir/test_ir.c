@@ -390,7 +390,7 @@ static void recurrence_mistakes(void **state)
          "recur: low is 0.5 and high 0.5: low must be 0 or positive"},
         {"%4 %4 %5 %8 %10 %10 - {layer=-1}", "recur: layer is -1, it must be 0 to "},
         {"%4 %4 %5 %8 %10 - - {layer=0}", "recur: shift is missing"},
-        {"%19 %19 %17 %8 %18 %10 - {layer=0 scale=0.5 high=1}", "recur: the result is [T,4,1]"},
+        {"%19 %19 %17 %8 %18 %10 - {layer=0 scale=0.5 high=1}", "the op gives [T,4,1]"},
         {"%19 %19 %17 %8 %20 %10 - {layer=0}", "recur: rate is [4,48], it must be [4] or [4,96]"},
         {"%19 %19 %17 %8 %3 %10 - {layer=0}", "recur: rate must be a weight"},
         {"%4 %4 %17 %8 %20 %10 - {layer=0}", "recur: q is [T,2,48], v is [T,4,1]: with a rate for each key q"},

@@ -22,7 +22,7 @@ static const Layer layers[] = {
     {1, 1, 16, 16, false, 0, 1, 0, 0, false},         {2, 4, 24, 40, true, 1e-6, 0.2, 0, 0, false},
     {3, 3, 128, 128, true, 1e-6, 0.1, 0, 0, false},   {1, 6, 64, 64, false, 0, 1, 0.05, 0.4, false},
     {2, 2, 256, 24, false, 1e-5, 0.5, 0, 0.3, false}, {2, 6, 40, 256, true, 0, 0.3, 0.2, 0, false},
-    {1, 37, 16, 1, false, 0, 1, 0, 0, true},   {1, 5, 256, 1, false, 0, 0.3, 0.1, 0.6, true},
+    {1, 37, 16, 1, false, 0, 1, 0, 0, true},          {1, 5, 256, 1, false, 0, 0.3, 0.1, 0.6, true},
     {1, 64, 24, 1, false, 0, 1, 0, 0.5, true},
 };
 
@@ -44,8 +44,13 @@ static Data make(const Layer *of)
         d.rows[s].q_start = d.T;
         d.T += d.rows[s].q_len;
     }
-    const int sizes[7] = {d.T * of->G * of->K, d.T * of->G * of->K, d.T * of->H * of->V, d.T * of->H, of->rates ? of->H * of->K : of->H,
-                          of->H, d.T * of->H};
+    const int sizes[7] = {d.T * of->G * of->K,
+                          d.T * of->G * of->K,
+                          d.T * of->H * of->V,
+                          d.T * of->H,
+                          of->rates ? of->H * of->K : of->H,
+                          of->H,
+                          d.T * of->H};
 
     for (int i = 0; i < 7; i++)
         d.x[i] = random_tensor((size_t)sizes[i], DT_FP32, i == 1 && of->unit == 0 ? 0.3f : i == 3 ? 3.0f : 1.0f);

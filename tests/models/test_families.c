@@ -467,16 +467,35 @@ static void sharded(void **state)
         const char *name;
         int ranks;
     } some[] = {
-        {"bloom-untied", 4}, {"chatglm2", 2},          {"exaone4", 2},
-        {"falcon-11b", 2},   {"gemma3-both", 4},       {"gpt-oss", 2},
-        {"llama4", 2},       {"llama4-several", 2},    {"mixtral", 2},
-        {"glm4-moe", 2},     {"mpt-old", 4},           {"olmo2-bias", 2},
-        {"phi", 2},          {"qwen3-moe", 2},         {"stablelm", 2},
-        {"t5-old", 2},       {"flan-t5", 4},           {"falcon-40b", 2},
-        {"gemma4", 2},       {"gemma3n-plain", 2},     {"baichuan2-13b", 2},
-        {"cohere2-moe", 2},  {"granite-swa-plain", 4}, {"lfm2", 2},
-        {"qwen3-next", 2},   {"qwen3.5", 2},           {"mamba2", 2},
-        {"mamba", 2},        {"jamba", 2},
+        {"bloom-untied", 4},
+        {"chatglm2", 2},
+        {"exaone4", 2},
+        {"falcon-11b", 2},
+        {"gemma3-both", 4},
+        {"gpt-oss", 2},
+        {"llama4", 2},
+        {"llama4-several", 2},
+        {"mixtral", 2},
+        {"glm4-moe", 2},
+        {"mpt-old", 4},
+        {"olmo2-bias", 2},
+        {"phi", 2},
+        {"qwen3-moe", 2},
+        {"stablelm", 2},
+        {"t5-old", 2},
+        {"flan-t5", 4},
+        {"falcon-40b", 2},
+        {"gemma4", 2},
+        {"gemma3n-plain", 2},
+        {"baichuan2-13b", 2},
+        {"cohere2-moe", 2},
+        {"granite-swa-plain", 4},
+        {"lfm2", 2},
+        {"qwen3-next", 2},
+        {"qwen3.5", 2},
+        {"mamba2", 2},
+        {"mamba", 2},
+        {"jamba", 2},
     };
 
     (void)state;
@@ -518,8 +537,8 @@ static void plain_forms(void **state)
 /* Prompts of 13 tokens in steps of five: layers that keep a state go on where the step before ended. */
 static void in_pieces(void **state)
 {
-    static const char *const names[] = {"lfm2",  "lfm2-plain", "qwen3-next", "qwen3.5",    "granite4-h",
-                                        "bamba", "falcon-h1",  "nemotron-h", "olmo-hybrid", "mamba2",
+    static const char *const names[] = {"lfm2",  "lfm2-plain",   "qwen3-next", "qwen3.5",     "granite4-h",
+                                        "bamba", "falcon-h1",    "nemotron-h", "olmo-hybrid", "mamba2",
                                         "mamba", "falcon-mamba", "jamba"};
     size_t found = 0;
 

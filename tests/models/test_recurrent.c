@@ -208,7 +208,8 @@ static void test_same(void **state)
     memset(other, 0, sizeof other);
     run_together(model, NULL, other);
     assert_same("two ranks", alone, other, 1e-4);
-    assert_int_equal(state_bytes("recur-ranks"), 4 * (3 * 160 + 2 * 16 * 24 + 1 * 32 * 16 + 14 * 24)); /* half of the heads */
+    assert_int_equal(state_bytes("recur-ranks"),
+                     4 * (3 * 160 + 2 * 16 * 24 + 1 * 32 * 16 + 14 * 24)); /* half of the heads */
     ftx_model_close(model);
 }
 

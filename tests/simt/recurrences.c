@@ -37,7 +37,10 @@ static void add_recurrence(Suite *s, const Recurrence *r)
     else
         set_rows(&c, (int)LEN(mixed), 2, mixed);
     snprintf(name, sizeof name, "recur %s G=%d H=%d K=%d V=%d%s%s rows=%d", t, r->G, r->H, r->K, r->V,
-             r->delta ? " delta" : r->rates ? " rates" : "", r->attrs, r->rows);
+             r->delta   ? " delta"
+             : r->rates ? " rates"
+                        : "",
+             r->attrs, r->rows);
     take(s, &g, &c, name);
 }
 
