@@ -1,5 +1,5 @@
 -- decoders.lua - config.json of decoders that decoder.lua computes: by architecture the class's defaults, its names of
--- fields and tensors, and the fields that only it has. gpts.lua, gemmas.lua, mixtures.lua and hybrids.lua have more
+-- fields and tensors, and the fields that only it has. gpts.lua, gemmas.lua, mixtures.lua, hybrids.lua and mambas.lua have more
 -- of them.
 local ftx = require "ftx"
 local nn = require "nn"
