@@ -1,5 +1,4 @@
 -- mambas.lua - as decoders.lua, for decoders whose layers are Mamba alone (lib/recurrent.lua): no attention, no feed-forward.
-local nn = require "nn"
 local fields = require "lib.fields"
 
 -- What a class has that no layer of attention needs; own: its other fields.

@@ -93,7 +93,7 @@ static Data make(const Case *c)
     for (int i = 0; i < INPUTS; i++) {
         const bool weight = i == 4 || i == 5;
         const DType t = weight ? DT_FP32 : c->t;
-        const size_t n = (size_t)(columns[i] * (weight ? 1 : ALL));
+        const size_t n = (size_t)columns[i] * (weight ? 1 : ALL);
 
         d.row[i] = weight ? 0 : (size_t)columns[i] * dtype_size(t);
         d.bytes[i] = n * dtype_size(t);
