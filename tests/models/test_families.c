@@ -477,7 +477,6 @@ static void sharded(void **state)
         {"cohere2-moe", 2},  {"granite-swa-plain", 4}, {"lfm2", 2},
         {"qwen3-next", 2},   {"qwen3.5", 2},           {"mamba2", 2},
         {"mamba", 2},
-
     };
 
     (void)state;
