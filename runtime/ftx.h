@@ -206,7 +206,7 @@ typedef struct FtxModelInfo {
     /* Tokens whose keys and values fit in the KV cache (a part of engine_bytes) of the engine that was opened last;
      * before the first, as many as the limits can use. 0: encoders. */
     uint64_t kv_tokens;
-    uint64_t kv_token_bytes; /* device memory for each of them */
+    uint64_t kv_token_bytes; /* device memory for each of them; 0: no layer has attention */
     FtxType input_type;      /* encoders: of hidden states that FtxEncode.input has in device memory */
     int ordinal;             /* which CUDA device; -1: the CPU */
     size_t has_chat;         /* 1: there are chat templates: ftx_chat. No bool: a struct ends without padding */

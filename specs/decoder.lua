@@ -22,9 +22,9 @@ local fields = {
   ffn = config.count(1, 2 ^ 20),
   experts = config.options({}),                                     -- see lib/mixture.lua
   latent = config.options({}),                                      -- see lib/latent.lua
-  mixers = config.options({}),                                      -- by layer, in place of attention: conv, delta or mamba of
+  mixers = config.options({}),                                      -- by layer, in place of attention: conv, delta, mamba or selective of
                                                                     -- lib/recurrent.lua; "both": mamba and attention, added
-  conv = config.options({}), delta = config.options({}), mamba = config.options({}),
+  conv = config.options({}), delta = config.options({}), mamba = config.options({}), selective = config.options({}),
   beside = config.options({}),                                      -- of "both": factors attention_in, attention_out, mamba_out
   only = config.options({}),                                        -- by layer its only part: "mixer" or "ffn"; else both
   absorbed = config.flag(true),                                     -- latent attention in the absorbed form, where that is shorter

@@ -277,7 +277,7 @@ static void print_head(const Bench *b)
 {
     printf("%s on %s, weights %.1f MB, workspace %.1f MB", b->info.name, b->info.device,
            (double)b->info.weight_bytes * 1e-6, (double)b->info.workspace_bytes * 1e-6);
-    if (b->info.kv_tokens)
+    if (b->info.kv_token_bytes)
         printf(", KV cache %llu tokens, %.1f MB", (unsigned long long)b->info.kv_tokens,
                (double)(b->info.kv_tokens * b->info.kv_token_bytes) * 1e-6);
     putchar('\n');

@@ -141,7 +141,7 @@ static void print_engine(const CompileResult *r, bool gpu)
     printf(", engine%s%s %.1f MB: state %.1f, workspace %.1f (the lower bound %.1f)", r->targets.n > 1 ? " on " : "",
            r->targets.n > 1 ? r->targets.at[most].name : "", bytes * 1e-6, (bytes - work) * 1e-6, work * 1e-6,
            (double)r->plans[most].lower_bound * 1e-6);
-    if (r->kv_pages)
+    if (kv_bytes(r, most)) /* a model without attention has none */
         printf(", KV cache of up to %llu tokens %.1f MB", (unsigned long long)r->kv_pages * r->kv_block,
                (double)kv_bytes(r, most) * 1e-6);
 }

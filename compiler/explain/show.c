@@ -83,7 +83,8 @@ static void show_model(const Artifact *a, const char *path, FILE *out)
             a->header->version_major, a->header->version_minor);
     fprintf(out, "  model        %s: %s parameters, %u layers, hidden %u, vocab %u\n", artifact_string(a, f->name),
             window_count(f->parameters), f->layers, f->hidden, f->vocab);
-    fprintf(out, "  attention    %u heads\n", f->heads);
+    if (f->heads)
+        fprintf(out, "  attention    %u heads\n", f->heads);
     fprintf(out, "  limits       %u sequences, context %u, %u tokens a step", f->sequences, f->context, f->tokens);
     if (f->kv_pages)
         fprintf(out, "; at most %u KV pages of %u tokens", f->kv_pages, f->kv_block);

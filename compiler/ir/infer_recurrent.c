@@ -41,12 +41,30 @@ static bool want_for_heads(const Query *q, int i)
                       text_of(q, i), (long long)heads);
 }
 
+/* Argument 4, a matrix: each key has a rate of its own. */
+static bool want_rates(const Query *q)
+{
+    const Shape of_q = shape_of(q, 0), v = shape_of(q, 2), rate = shape_of(q, 4);
+
+    if (!want_weight(q, 4))
+        return false;
+    if (size(rate, 0) != size(v, 1) || size(rate, 1) != size(of_q, 2))
+        return diag_error(q->d, q->loc, "recur: rate is %s, it must be [%lld] or [%lld,%lld]", text_of(q, 4),
+                          (long long)size(v, 1), (long long)size(v, 1), (long long)size(of_q, 2));
+    return (size(of_q, 1) == 1 && size(v, 2) == 1 && !q->args[6] && ir_float(q->attrs, "unit") == 0) ||
+           diag_error(q->d, q->loc,
+                      "recur: q is %s, v is %s: with a rate for each key q must have one head and those of v one "
+                      "element, and there is no beta and no unit",
+                      text_of(q, 0), text_of(q, 2));
+}
+
 bool infer_recur(const Query *q, Shape *out)
 {
+    const bool rates = shape_of(q, 4).rank == 2;
     const double unit = ir_float(q->attrs, "unit"), low = ir_float(q->attrs, "low"), high = ir_float(q->attrs, "high");
 
     for (int i = 0; i < 3; i++)
-        if (!want_heads(q, i) || !want_head_size(q, i))
+        if (!want_heads(q, i) || (!(rates && i == 2) && !want_head_size(q, i)))
             return false;
     if (!want_same(q, 0, 1) || !want_range(q, "layer", 0, 1 << 20))
         return false;
@@ -56,7 +74,7 @@ bool infer_recur(const Query *q, Shape *out)
     if (keys < 1 || heads % keys)
         return diag_error(q->d, q->loc, "recur: q is %s, v is %s: the heads of q must divide those of v", text_of(q, 0),
                           text_of(q, 2));
-    if (!want_for_heads(q, 3) || !want_vector(q, 4, heads) || !want_vector(q, 5, heads) ||
+    if (!want_for_heads(q, 3) || !(rates ? want_rates(q) : want_vector(q, 4, heads)) || !want_vector(q, 5, heads) ||
         (q->args[6] && !want_for_heads(q, 6)))
         return false;
     if (unit < 0)

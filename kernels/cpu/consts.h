@@ -486,6 +486,14 @@ enum {
 };
 
 enum {
+    SELECTIVE_SCAN_H,
+    SELECTIVE_SCAN_K,
+    SELECTIVE_SCAN_SCALE, /* cpu_number */
+    SELECTIVE_SCAN_LOW, /* cpu_number */
+    SELECTIVE_SCAN_HIGH, /* cpu_number */
+};
+
+enum {
     ALL_REDUCE_C,
     ALL_REDUCE_ROWS_S,
 };

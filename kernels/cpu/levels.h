@@ -43,7 +43,7 @@ static inline int64_t cpu_type_bytes(int64_t type)
     F(head_norm) F(append) F(append_norm) F(cache) F(cache_keys) F(attend) F(keys_attend) F(head_linear) F(attend_paged) F(attend_packed) F(attend_texts) \
     F(cross_append) \
     F(cross_cache) F(attend_cross) F(clamp) F(glu_clamped) F(scale_by_position) F(slice_heads) F(join_parts) \
-    F(route_weights) F(recur) \
+    F(route_weights) F(recur) F(selective_scan) \
     F(previous) F(neighbours) F(convolve) F(xielu) F(select_first) F(select_last) F(select_id) F(pool_mean) F(normalize) F(row_rms) F(sample) F(sample_probs) F(sample_masked) F(beam) F(route) \
     F(expert_linear) F(expert_sum) P(expert_linear_bf16) P(expert_sum_bf16) \
     B(linear_bf16) D(linear_q) D(expert_linear_q) D(expert_sum_q) F(quantise) F(all_reduce) F(all_gather) F(gather_logits) F(rank_slice)

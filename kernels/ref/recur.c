@@ -1,5 +1,5 @@
 /* recur.c - linear recurrences with a decay: the gated delta rule (Yang et al. 2024, arXiv 2412.06464) and the
- * state space of Mamba-2 (Dao & Gu 2024, arXiv 2405.21060). In double. */
+ * state spaces of Mamba (Gu & Dao 2023, arXiv 2312.00752) and Mamba-2 (Dao & Gu 2024, arXiv 2405.21060). In double. */
 #include "ref.h"
 
 #include <math.h>
@@ -28,11 +28,10 @@ static double step(const RefRecur *r, int64_t t, int h, int c, double *s)
     const int64_t key = (t * r->G + h / (r->H / r->G)) * r->K, value = (t * r->H + h) * r->V + c;
     const double by_k = by_length(r->k, key, r->K, r->unit), by_q = by_length(r->q, key, r->K, r->unit) * r->scale;
     const double dt = step_of(r, ref_at(r->a, t * r->H + h) + ref_at(r->shift, h));
-    const double decay = exp(-exp(ref_at(r->rate, h)) * dt);
     double found = 0.0, u, y = 0.0;
 
     for (int i = 0; i < r->K; i++) {
-        s[i] *= decay;
+        s[i] *= exp(-exp(ref_at(r->rate, r->rates ? (int64_t)h * r->K + i : h)) * dt);
         found += s[i] * by_k * ref_at(r->k, key + i);
     }
     if (r->beta.p)

@@ -112,6 +112,7 @@ void ref_head_linear(RefTensor x, RefTensor w, int T, int H, int N, int K, float
 typedef struct RefRecur {
     RefTensor q, k, v, a, rate, shift, beta;
     int G, H, K, V; /* K <= 256 */
+    bool rates;     /* rate [H,K]: each key has its own */
     double unit, scale, low, high;
 } RefRecur;
 void ref_recur(const RefRecur *r, const FtxRow *rows, int S, float *state, float *y);

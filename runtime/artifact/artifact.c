@@ -201,7 +201,7 @@ static FtxStatus check_named(const Artifact *a, const ArtifactPlan *p, FtxError 
 
     if (s)
         return s;
-    if ((sizes.KEYS != 0) == encoder || (sizes.CROSS_KEYS != 0) != (f->kind == FTX_MODEL_SEQ2SEQ))
+    if ((sizes.KEYS + sizes.RECURRENT != 0) == encoder || (sizes.CROSS_KEYS != 0) != (f->kind == FTX_MODEL_SEQ2SEQ))
         return ftx_fail(err, FTX_EFORMAT, "its %u caches are not those of a model of kind %u", p->n_caches, f->kind);
     if (sizes.RECURRENT)
         sizes.SNAPSHOTS = (int64_t)(head->named_bytes[FTX_NAMED_snapshots] / (uint64_t)sizes.RECURRENT);

@@ -101,9 +101,9 @@ typedef enum FtxScoring { FTX_SCORING_NONE, FTX_SCORING_SIGMOID, FTX_SCORING_SOF
 
 enum { FTX_MAX_ENDS = 8, FTX_MAX_SEQUENCES = 4096 };
 
-typedef struct FtxFacts { /* 288 bytes */
-    uint32_t name;        /* str */
-    uint32_t vocab, hidden, layers, heads;
+typedef struct FtxFacts {                  /* 288 bytes */
+    uint32_t name;                         /* str */
+    uint32_t vocab, hidden, layers, heads; /* heads: of attention, the most of a layer; 0: no layer has attention */
     uint32_t context, sequences, tokens;
     uint32_t kv_block;            /* tokens of a KV page */
     uint32_t kv_pages;            /* the most KV pages that an engine can use; 0: encoders */

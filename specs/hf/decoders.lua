@@ -1,5 +1,5 @@
 -- decoders.lua - config.json of decoders that decoder.lua computes: by architecture the class's defaults, its names of
--- fields and tensors, and the fields that only it has. gpts.lua, gemmas.lua, mixtures.lua and hybrids.lua have more
+-- fields and tensors, and the fields that only it has. gpts.lua, gemmas.lua, mixtures.lua, hybrids.lua and mambas.lua have more
 -- of them.
 local ftx = require "ftx"
 local nn = require "nn"
@@ -529,7 +529,7 @@ local classes = {
   },
 }
 
-for _, more in ipairs { require "hf/gpts", require "hf/gemmas", require "hf/mixtures", require "hf/hybrids" } do
+for _, more in ipairs { require "hf/gpts", require "hf/gemmas", require "hf/mixtures", require "hf/hybrids", require "hf/mambas" } do
   for name, class in pairs(more) do classes[name] = class end
 end
 classes.PhiMoEForCausalLM = classes.PhimoeForCausalLM               -- as published
@@ -569,7 +569,7 @@ function readers.parts(config, class, encoder, head)
     if config.values[old] ~= nil then field[name] = old end
   end
   local hidden = config:count(field.hidden, 1, 2 ^ 17)
-  local heads = config:count(field.heads, 1, 1024)
+  local heads = field.heads and config:count(field.heads, 1, 1024) or 1
   -- A missing field is the class's default, null the value of a LLaMA.
   local function head_field(name, plain)
     if not field[name] then return plain end
@@ -579,7 +579,7 @@ function readers.parts(config, class, encoder, head)
   if not field.head_dim and hidden % heads ~= 0 then
     config:refuse(field.heads, "a divisor of " .. field.hidden .. " " .. hidden)
   end
-  local head_dim = head_field("head_dim", hidden // heads)
+  local head_dim = head_field("head_dim", field.heads and hidden // heads or 16) -- no layer has attention: any
   local positions = config:count(field.positions, 1, 2 ^ 24, class.positions)
   local rope = { theta = 10000.0 }
   if class.rope and not hf.rope_object(config) then config.values.rope_parameters = class.rope end
@@ -656,7 +656,7 @@ local lacking = {
   Doge = "gates that are a softplus", DiffLlama = "scores whose weights are computed of weights", PaliGemma = "a prefix that sees all of itself",
   LongcatFlash = "experts that give back their input", Mllama = "attention to images in its layers",
 }
-for _, name in ipairs { "FalconMamba", "Jamba", "KimiLinear", "Mamba", "MiniMaxForCausalLM", "MiniMaxText01", "RecurrentGemma",
+for _, name in ipairs { "KimiLinear", "MiniMaxForCausalLM", "MiniMaxText01", "RecurrentGemma",
                         "Rwkv", "Zamba" } do
   lacking[name] = "a recurrent state of another kind"
 end

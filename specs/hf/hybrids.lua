@@ -47,18 +47,6 @@ local function ignore(config, ...)
   for _, name in ipairs { ... } do config:value(name) end
 end
 
--- Bounds of the time step, nil: none. Infinity is an object in files of transformers 5, and else the largest number there is.
-local function time_steps(config)
-  local list = config:value("time_step_limit")
-  if list == nil then return nil, nil end
-  local low, high = type(list) == "table" and list[1], type(list) == "table" and list[2]
-  if type(high) == "table" and high.__float__ == "Infinity" then high = math.huge end
-  if not math.type(low) or not math.type(high) or low < 0 or high <= low then
-    config:refuse("time_step_limit", "a list of two numbers, 0 or more and a larger one")
-  end
-  return low > 0 and low or nil, high < 1e300 and high or nil
-end
-
 -- Mamba's fields as Bamba has them. inner: elements of all heads
 local function mamba(config, c, inner)
   local heads, size = config:count("mamba_n_heads", 1, 2 ^ 16, 128), config:value("mamba_d_head")
@@ -67,7 +55,7 @@ local function mamba(config, c, inner)
     config:refuse("mamba_d_head", "\"auto\" or " .. inner // heads .. ", so that all heads have " .. inner .. " elements")
   end
   ignore(config, "mamba_chunk_size")
-  local low, high = time_steps(config)
+  local low, high = fields.time_steps(config)
   c.mamba = {
     heads = heads, head_dim = inner // heads, groups = config:count("mamba_n_groups", 1, heads, 1),
     state = config:count("mamba_d_state", 1, 2 ^ 16, 256), width = config:count("mamba_d_conv", 1, 1024, 4),
@@ -372,6 +360,46 @@ return {
              "num_logits_to_keep", "num_nextn_predict_layers", "rescale_prenorm_residual", "residual_in_fp32",
              "routed_scaling_factor", "time_step_floor", "time_step_limit", "time_step_max", "time_step_rank", "topk_group", "use_mamba_kernels",
              "norm_eps", "num_query_groups", "partial_rotary_factor", "rms_norm_eps", "rope_theta")
+    end,
+  },
+  -- Mamba of the first kind or attention without positions; feed-forwards or experts
+  JambaForCausalLM = {
+    type = "jamba", kv_heads = 8, positions = 262144,
+    fields = { head_dim = false, theta = false },
+    names = {
+      final_norm = "model.final_layernorm", ffn_norm = "pre_ff_layernorm", gate = "feed_forward.gate_proj",
+      up = "feed_forward.up_proj", down = "feed_forward.down_proj", router = "feed_forward.router",
+      expert_gate = "feed_forward.experts.*.gate_proj", expert_up = "feed_forward.experts.*.up_proj",
+      expert_down = "feed_forward.experts.*.down_proj", mamba_in = "mamba.in_proj", mamba_conv = "mamba.conv1d",
+      mamba_rate = "mamba.A_log", mamba_skip = "mamba.D", mamba_out = "mamba.out_proj", selective_in = "mamba.x_proj",
+      selective_dt = "mamba.dt_proj", selective_dt_norm = "mamba.dt_layernorm", selective_b_norm = "mamba.b_layernorm",
+      selective_c_norm = "mamba.c_layernorm",
+    },
+    set = function(config, c)
+      local function every(part, period, offset)                    -- layers (from 0) that have the part
+        period = config:count(part .. "_layer_period", 1, 1024, period)
+        offset = config:count(part .. "_layer_offset", 0, period - 1, offset)
+        return function(i) return i % period == offset end
+      end
+      local full = every("attn", 8, 4)
+      local rank, bias = (c.hidden + 15) // 16, config:flag("mamba_proj_bias", false)
+      c.selective = {
+        inner = expanded(config, c), state = config:count("mamba_d_state", 1, 65536, 16),
+        rank = config:value("mamba_dt_rank") == "auto" and rank or config:count("mamba_dt_rank", 1, 65536, rank),
+        width = config:count("mamba_d_conv", 1, 1024, 4), bias = bias, out_bias = bias,
+        conv_bias = config:flag("mamba_conv_bias", true), eps = c.norm_eps, activation = c.activation,
+      }
+      c.mixers = {}
+      for i = 1, c.layers do c.mixers[i], c.unrotated[i] = not full(i - 1) and "selective", true end
+      if (config:value("num_local_experts") or config:value("num_experts")) == 1 then
+        ignore(config, "num_experts_per_tok", "expert_layer_period", "expert_layer_offset")
+      else
+        local sparse = every("expert", 2, 1)
+        c.experts = shared.experts(config, 16, 2, c.ffn)
+        c.experts.dense = {}
+        for i = 1, c.layers do c.experts.dense[i] = not sparse(i - 1) end
+      end
+      ignore(config, "use_mamba_kernels", "num_logits_to_keep", "mamba_inner_layernorms")
     end,
   },
   -- Layers with attention have norms behind their parts, the others before them

@@ -129,6 +129,18 @@ function fields.hunyuan(config, c)
   } do config:value(name) end
 end
 
+-- Bounds of the time step, nil: none. Infinity is an object in files of transformers 5, and else the largest number there is.
+function fields.time_steps(config)
+  local list = config:value("time_step_limit")
+  if list == nil then return nil, nil end
+  local low, high = type(list) == "table" and list[1], type(list) == "table" and list[2]
+  if type(high) == "table" and high.__float__ == "Infinity" then high = math.huge end
+  if not math.type(low) or not math.type(high) or low < 0 or high <= low then
+    config:refuse("time_step_limit", "a list of two numbers, 0 or more and a larger one")
+  end
+  return low > 0 and low or nil, high < 1e300 and high or nil
+end
+
 -- All that tables have, in one.
 function fields.with(...)
   local made = {}

@@ -19,9 +19,18 @@
 --   bias, conv_bias, out_bias         of the products and the convolution
 --   low, high   bounds of the time step; nil: none
 --   norm        "gated": the gated result is normed, "first": it is normed and then gated, "": not at all
---   eps         of that norm, which is of each group
+--   eps         of that norm, which is of each group; norm_groups: as many groups for the norm as these
 --   activation  behind the convolution
 --   scale       of its input; scales: of z, x, B, C and dt; nil: 1
+--
+-- c.selective, Mamba (Gu and Dao 2023):
+--   inner       columns of x, each a head of one value
+--   state       elements of B and C
+--   rank        columns of which the time step is made
+--   width       of the convolution of x
+--   bias, conv_bias, out_bias    of the products and the convolution
+--   eps         of norms of the time step's columns, B and C; nil: they are not normed. Gains: names.selective_dt_norm, _b_norm, _c_norm
+--   activation  behind the convolution, and of the gate
 --
 -- T tokens, D hidden, H heads of values.
 local nn = require "nn"
@@ -119,10 +128,34 @@ function recurrent.mamba(c, x, name)                                -- x [T, D]
   y = nn.join_heads(y) + nn.slice(mixed, 0, inner) * nn.repeat_rows(vector("mamba_skip", o.heads), o.head_dim)
   if o.norm ~= "first" then y = nn.glu(z, y, "silu") end
   if o.norm ~= "" then                                              -- [T, H*V], each group normed
-    y = nn.join_heads(nn.rmsnorm(nn.split_heads(y, o.groups), nil, o.eps)) * vector("mamba_norm", inner)
+    y = nn.join_heads(nn.rmsnorm(nn.split_heads(y, o.norm_groups or o.groups), nil, o.eps)) * vector("mamba_norm", inner)
   end
   if o.norm == "first" then y = nn.glu(z, y, "silu") end
   return linear(y, name .. n.mamba_out, c.hidden, o.out_bias)
+end
+
+function recurrent.selective(c, x, name)                            -- x [T, D]
+  local n, o = c.names, c.selective
+  local I = o.inner
+  local w, b = nn.weight(name .. n.mamba_in .. ".weight", { 2 * I, c.hidden }),
+               o.bias and nn.weight(name .. n.mamba_in .. ".bias", { 2 * I })
+  local function half(from) return nn.linear(x, nn.rows(w, from, I), b and nn.rows(b, from, I)) end
+  local values, z = half(0), half(I)                                -- [T, I]
+  values = nn.act(nn.convolve(values, nn.weight(name .. n.mamba_conv .. ".weight", { I, o.width }),
+                              o.conv_bias and nn.weight(name .. n.mamba_conv .. ".bias", { I })), o.activation)
+  local of = nn.weight(name .. n.selective_in .. ".weight", { o.rank + 2 * o.state, I })
+  local function part(from, count, norm)
+    local y = nn.linear(values, nn.rows(of, from, count))
+    return o.eps and nn.rmsnorm(y, n[norm] and nn.weight(name .. n[norm] .. ".weight", { count }), o.eps) or y
+  end
+  local steps = part(0, o.rank, "selective_dt_norm")                -- [T, rank]
+  local B, C = part(o.rank, o.state, "selective_b_norm"), part(o.rank + o.state, o.state, "selective_c_norm")
+  local y = nn.recur(
+    nn.split_heads(C, 1), nn.split_heads(B, 1), nn.split_heads(values, I),
+    nn.linear(steps, nn.weight(name .. n.selective_dt .. ".weight", { I, o.rank })),
+    { rate = nn.weight(name .. n.mamba_rate, { I, o.state }), shift = nn.weight(name .. n.selective_dt .. ".bias", { I }) })
+  y = nn.join_heads(y) + values * nn.weight(name .. n.mamba_skip, { I })
+  return linear(nn.glu(z, y, o.activation), name .. n.mamba_out, c.hidden, o.out_bias)
 end
 
 return recurrent

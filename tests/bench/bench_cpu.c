@@ -251,6 +251,34 @@ static void recur(const char *name, int T, int H, int E, int threads)
             free(l.arg[i]);
 }
 
+/* Mamba's state space of H channels with K keys, over T tokens of one sequence. */
+static void scan(int T, int H, int K, int threads)
+{
+    if (!strstr("selective_scan", wanted))
+        return;
+
+    const size_t of_key = (size_t)T * K * 4, of_head = (size_t)T * H * 4;
+    FtxRow row = {.q_len = T, .kv_len = T + 1};
+    const double scale = 1;
+    Load l = {.kernel = cpu_kernel("selective_scan"),
+              .T = T,
+              .S = 1,
+              .copies = 1,
+              .k = {[SELECTIVE_SCAN_H] = H, [SELECTIVE_SCAN_K] = K},
+              .arg = {filled(of_key, DT_FP32), filled(of_key, DT_FP32), filled(of_head, DT_FP32),
+                      filled(of_head, DT_FP32), filled((size_t)H * K * 4, DT_FP32), filled((size_t)H * 4, DT_FP32),
+                      &row, filled((size_t)H * K * 4, DT_FP32), malloc(of_head)}};
+
+    memcpy(&l.k[SELECTIVE_SCAN_SCALE], &scale, sizeof scale);
+
+    const double s = measure(&l, threads);
+
+    printf("%-22s %4d tokens, %d x %d  %d threads  %9.1f us\n", "selective_scan", T, H, K, threads, s * 1e6);
+    for (int i = 0; i < 9; i++)
+        if (i != 6)
+            free(l.arg[i]);
+}
+
 static void norm(int T, int C, int threads)
 {
     if (!strstr("rmsnorm", wanted))
@@ -393,6 +421,8 @@ int main(int argc, char **argv)
     attend("1B prompt", 128, 128, 32, 8, 64, threads);
     recur("recur", 1, 16, 128, threads);
     recur("recur", 64, 16, 128, threads);
+    scan(1, 5120, 16, threads);
+    scan(64, 5120, 16, threads);
     norm(1, 384, threads);
     norm(256, 384, threads);
     sample("greedy", 4096, (FtxParams){.top_p = 1, .repetition = 1, .simple = 1}, threads);

@@ -362,11 +362,15 @@ static void recurrence_mistakes(void **state)
                                "%14 = weight {name=\"l\"} : [272,96] none\n"
                                "%15 = linear %3 %14 - : [T,272] none\n"
                                "%16 = split_heads %15 {heads=1} : [T,1,272] none\n"
-                               "%17 = recur ";
+                               "%17 = split_heads %8 {heads=4} : [T,4,1] none\n"
+                               "%18 = weight {name=\"a\"} : [4,96] none\n"
+                               "%19 = split_heads %3 {heads=1} : [T,1,96] none\n"
+                               "%20 = weight {name=\"b\"} : [4,48] none\n"
+                               "%21 = recur ";
     static const struct {
         const char *arguments, *message;
     } rows[] = {
-        {"%4 %4 %5 %8 %10 %10 %8 {layer=0 unit=1e-6 low=0.1 high=0.2}", "the output is %17 = recur"},
+        {"%4 %4 %5 %8 %10 %10 %8 {layer=0 unit=1e-6 low=0.1 high=0.2}", "the output is %21 = recur"},
         {"%3 %4 %5 %8 %10 %10 - {layer=0}", "recur: q is [T,96], it must have 3 dimensions"},
         {"%7 %7 %5 %8 %10 %10 - {layer=0}",
          "recur: q is [T,12,8], its heads must have a multiple of 8 from 16 to 256 elements"},
@@ -386,6 +390,14 @@ static void recurrence_mistakes(void **state)
          "recur: low is 0.5 and high 0.5: low must be 0 or positive"},
         {"%4 %4 %5 %8 %10 %10 - {layer=-1}", "recur: layer is -1, it must be 0 to "},
         {"%4 %4 %5 %8 %10 - - {layer=0}", "recur: shift is missing"},
+        {"%19 %19 %17 %8 %18 %10 - {layer=0 scale=0.5 high=1}", "the op gives [T,4,1]"},
+        {"%19 %19 %17 %8 %20 %10 - {layer=0}", "recur: rate is [4,48], it must be [4] or [4,96]"},
+        {"%19 %19 %17 %8 %3 %10 - {layer=0}", "recur: rate must be a weight"},
+        {"%4 %4 %17 %8 %20 %10 - {layer=0}", "recur: q is [T,2,48], v is [T,4,1]: with a rate for each key q"},
+        {"%19 %19 %5 %8 %18 %10 - {layer=0}", "recur: q is [T,1,96], v is [T,4,24]: with a rate for each key q"},
+        {"%19 %19 %17 %8 %18 %10 %8 {layer=0}", "and there is no beta and no unit"},
+        {"%19 %19 %17 %8 %18 %10 - {layer=0 unit=1}", "and there is no beta and no unit"},
+        {"%19 %19 %17 %8 %10 %10 - {layer=0}", "recur: v is [T,4,1], its heads must have a multiple of 8 from 16"},
     };
 
     (void)state;
@@ -394,10 +406,10 @@ static void recurrence_mistakes(void **state)
         Diag d = {0};
         Graph *g;
 
-        snprintf(text, sizeof text, "%s%s : [T,4,24] none\noutput %%17\n", head, rows[i].arguments);
+        snprintf(text, sizeof text, "%s%s : [T,4,24] none\noutput %%21\n", head, rows[i].arguments);
         g = ir_parse("m.ir", text, &d);
         if (g && ir_verify(g, &d))
-            diag_error(&d, (Loc){0}, "the output is %%17 = recur");
+            diag_error(&d, (Loc){0}, "the output is %%21 = recur");
         ir_graph_close(g);
         if (!strstr(d.text, rows[i].message))
             fail_msg("%s: \"%s\", expected \"%s\"", rows[i].arguments, d.text, rows[i].message);

@@ -1,5 +1,6 @@
-/* test_cpu_recur.c - the CPU's linear recurrence against the reference: with the delta rule and without, heads of any size that
- * share keys, prompts that begin and go on, slots in another order; and the bits of a prompt in pieces. */
+/* test_cpu_recur.c - the CPU's linear recurrences against the reference: with the delta rule, without, and with a rate for each
+ * key, heads of any size that share keys, prompts that begin and go on, slots in another order; and the bits of a prompt in
+ * pieces. */
 #include "cpu_test.h"
 
 enum { ROWS = 4, SLOTS = 6 };
@@ -14,12 +15,15 @@ typedef struct Layer {
     int G, H, K, V;
     bool delta;
     double unit, scale, low, high;
+    bool rates; /* of each key: selective_scan */
 } Layer;
 
 static const Layer layers[] = {
-    {1, 1, 16, 16, false, 0, 1, 0, 0},         {2, 4, 24, 40, true, 1e-6, 0.2, 0, 0},
-    {3, 3, 128, 128, true, 1e-6, 0.1, 0, 0},   {1, 6, 64, 64, false, 0, 1, 0.05, 0.4},
-    {2, 2, 256, 24, false, 1e-5, 0.5, 0, 0.3}, {2, 6, 40, 256, true, 0, 0.3, 0.2, 0},
+    {1, 1, 16, 16, false, 0, 1, 0, 0, false},         {2, 4, 24, 40, true, 1e-6, 0.2, 0, 0, false},
+    {3, 3, 128, 128, true, 1e-6, 0.1, 0, 0, false},   {1, 6, 64, 64, false, 0, 1, 0.05, 0.4, false},
+    {2, 2, 256, 24, false, 1e-5, 0.5, 0, 0.3, false}, {2, 6, 40, 256, true, 0, 0.3, 0.2, 0, false},
+    {1, 37, 16, 1, false, 0, 1, 0, 0, true},          {1, 5, 256, 1, false, 0, 0.3, 0.1, 0.6, true},
+    {1, 64, 24, 1, false, 0, 1, 0, 0.5, true},
 };
 
 typedef struct Data {
@@ -40,7 +44,12 @@ static Data make(const Layer *of)
         d.rows[s].q_start = d.T;
         d.T += d.rows[s].q_len;
     }
-    const int sizes[7] = {d.T * of->G * of->K, d.T * of->G * of->K, d.T * of->H * of->V, d.T * of->H, of->H, of->H,
+    const int sizes[7] = {d.T * of->G * of->K,
+                          d.T * of->G * of->K,
+                          d.T * of->H * of->V,
+                          d.T * of->H,
+                          of->rates ? of->H * of->K : of->H,
+                          of->H,
                           d.T * of->H};
 
     for (int i = 0; i < 7; i++)
@@ -71,6 +80,19 @@ static void *copy(const void *p, size_t bytes)
 static void run(const Data *d, int level, const FtxRow *rows, int S, float *state, float *y, int threads)
 {
     const Layer *of = d->of;
+
+    if (of->rates) {
+        void *const arg[] = {d->x[0], d->x[1], d->x[2], d->x[3], d->x[4], d->x[5], (void *)(uintptr_t)rows, state, y};
+        const int64_t k[] = {[SELECTIVE_SCAN_H] = of->H,
+                             [SELECTIVE_SCAN_K] = of->K,
+                             [SELECTIVE_SCAN_SCALE] = number_bits(of->scale),
+                             [SELECTIVE_SCAN_LOW] = number_bits(of->low),
+                             [SELECTIVE_SCAN_HIGH] = number_bits(of->high)};
+
+        call(kernel_at("selective_scan", level), arg, k, d->T, S, threads);
+        return;
+    }
+
     void *const arg[] = {
         d->x[0], d->x[1], d->x[2], d->x[3], d->x[4], d->x[5], of->delta ? d->x[6] : NULL, (void *)(uintptr_t)rows,
         state,   y};
@@ -105,6 +127,7 @@ static void against_reference(void **state)
                               .H = of->H,
                               .K = of->K,
                               .V = of->V,
+                              .rates = of->rates,
                               .unit = of->unit,
                               .scale = of->scale,
                               .low = of->low,

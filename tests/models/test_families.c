@@ -476,7 +476,8 @@ static void sharded(void **state)
         {"t5-old", 2},       {"flan-t5", 4},           {"falcon-40b", 2},
         {"gemma4", 2},       {"gemma3n-plain", 2},     {"baichuan2-13b", 2},
         {"cohere2-moe", 2},  {"granite-swa-plain", 4}, {"lfm2", 2},
-        {"qwen3-next", 2},   {"qwen3.5", 2},
+        {"qwen3-next", 2},   {"qwen3.5", 2},           {"mamba2", 2},
+        {"mamba", 2},
     };
 
     (void)state;
@@ -518,8 +519,9 @@ static void plain_forms(void **state)
 /* Prompts of 13 tokens in steps of five: layers that keep a state go on where the step before ended. */
 static void in_pieces(void **state)
 {
-    static const char *const names[] = {"lfm2",  "lfm2-plain", "qwen3-next", "qwen3.5",    "granite4-h",
-                                        "bamba", "falcon-h1",  "nemotron-h", "olmo-hybrid"};
+    static const char *const names[] = {"lfm2",  "lfm2-plain",   "qwen3-next", "qwen3.5",     "granite4-h",
+                                        "bamba", "falcon-h1",    "nemotron-h", "olmo-hybrid", "mamba2",
+                                        "mamba", "falcon-mamba", "jamba"};
     size_t found = 0;
 
     (void)state;

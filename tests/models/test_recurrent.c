@@ -26,7 +26,10 @@ static const char *weights(void)
                {"delta.a", 4, 48},      {"delta.beta", 4, 48},  {"delta.rate", 4, 0},    {"delta.shift", 4, 0},
                {"delta.out", 48, 96},   {"q", 64, 48},          {"k", 32, 48},           {"v", 32, 48},
                {"o", 48, 64},           {"space.b", 32, 48},    {"space.c", 32, 48},     {"space.x", 32, 48},
-               {"space.a", 2, 48},      {"space.rate", 2, 0},   {"space.shift", 2, 0},   {"space.out", 48, 32}};
+               {"space.a", 2, 48},      {"space.rate", 2, 0},   {"space.shift", 2, 0},   {"space.out", 48, 32},
+               {"norm4.weight", 48, 0}, {"scan.x", 28, 48},     {"scan.c", 24, 48},      {"scan.b", 24, 48},
+               {"scan.a", 28, 48},      {"scan.rate", 28, 24},  {"scan.shift", 28, 0},   {"scan.skip", 28, 0},
+               {"scan.out", 48, 28}};
     json_t *tensors = json_object();
     static char path[1100];
 
@@ -181,7 +184,7 @@ static void test_same(void **state)
     for (int i = 1; i < 3; i++) /* those are greedy */
         assert_scored(model, i, &alone[i].answer);
     ftx_model_close(model);
-    assert_int_equal(state_bytes("recur-whole"), 4 * (3 * 160 + 4 * 16 * 24 + 2 * 32 * 16));
+    assert_int_equal(state_bytes("recur-whole"), 4 * (3 * 160 + 4 * 16 * 24 + 2 * 32 * 16 + 28 * 24));
 
     model = open_model("recur-pieces", "-D limits.tokens=11");
     memset(other, 0, sizeof other);
@@ -205,7 +208,8 @@ static void test_same(void **state)
     memset(other, 0, sizeof other);
     run_together(model, NULL, other);
     assert_same("two ranks", alone, other, 1e-4);
-    assert_int_equal(state_bytes("recur-ranks"), 4 * (3 * 160 + 2 * 16 * 24 + 1 * 32 * 16)); /* half of the heads */
+    assert_int_equal(state_bytes("recur-ranks"),
+                     4 * (3 * 160 + 2 * 16 * 24 + 1 * 32 * 16 + 14 * 24)); /* half of the heads */
     ftx_model_close(model);
 }
 

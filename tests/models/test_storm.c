@@ -55,6 +55,7 @@ static const struct {
      "--no-weights -D limits.context=48 -D limits.tokens=12", 12, true},
     {"tests/models/recurrent.lua", "storm-snapshots", /* takes over what others have written, up to snapshots */
      "--no-weights -D limits.context=112 -D limits.tokens=16 -D limits.snapshots=3", 36, true},
+    {"tests/models/recurrent/states.lua", "storm-states", "--no-weights", 0, true}, /* pages of no bytes */
     {"tests/models/tiny-bert", "storm-bert", "-D limits.sequences=4 -D limits.context=32 -D limits.tokens=40", 0,
      false},
 };

@@ -241,6 +241,7 @@ static void recur(const Scene *s, const Value *v, const RefTensor *a, float *sta
                         .H = (int)v->shape.dim[1].n,
                         .K = (int)k.dim[2].n,
                         .V = (int)v->shape.dim[2].n,
+                        .rates = ir_value(s->u->g, v->args[4])->shape.rank == 2,
                         .unit = ir_float(v, "unit"),
                         .scale = ir_float(v, "scale"),
                         .low = ir_float(v, "low"),

@@ -5,6 +5,7 @@ typedef struct Recurrence {
     DType t;
     int G, H, K, V;
     bool delta;        /* with beta */
+    bool rates;        /* a rate for each key */
     const char *attrs; /* of the op, but its layer */
     int rows;          /* of a decode step; 0: prompts, chunks of prompts and single tokens */
     const char *target;
@@ -24,7 +25,8 @@ static void add_recurrence(Suite *s, const Recurrence *r)
     const int v =
         add(&g, "split_heads %%%d {heads=%d} : [T,%d,%d] %s", input(&g, r->H * r->V, r->t), r->H, r->H, r->V, t);
     const int a = input(&g, r->H, r->t);
-    const int rate = weight(&g, "r", r->H, 0, DT_FP32), shift = weight(&g, "d", r->H, 0, DT_FP32);
+    const int rate = weight(&g, "r", r->H, r->rates ? r->K : 0, DT_FP32);
+    const int shift = weight(&g, "d", r->H, 0, DT_FP32);
 
     if (r->delta)
         snprintf(beta, sizeof beta, "%%%d", input(&g, r->H, r->t));
@@ -35,7 +37,10 @@ static void add_recurrence(Suite *s, const Recurrence *r)
     else
         set_rows(&c, (int)LEN(mixed), 2, mixed);
     snprintf(name, sizeof name, "recur %s G=%d H=%d K=%d V=%d%s%s rows=%d", t, r->G, r->H, r->K, r->V,
-             r->delta ? " delta" : "", r->attrs, r->rows);
+             r->delta   ? " delta"
+             : r->rates ? " rates"
+                        : "",
+             r->attrs, r->rows);
     take(s, &g, &c, name);
 }
 
@@ -43,13 +48,17 @@ static void add_recurrence(Suite *s, const Recurrence *r)
 void recurrences(void **state)
 {
     static const Recurrence some[] = {
-        {DT_FP32, 1, 1, 16, 16, false, "", 0, "sm_90a"},
-        {DT_FP32, 2, 4, 24, 40, true, " unit=1e-6 scale=0.2", 0, "sm_80"},
-        {DT_BF16, 2, 6, 128, 24, true, " unit=1e-6 scale=0.0883883", 0, "sm_90a"},
-        {DT_BF16, 1, 3, 64, 16, false, " low=0.3 high=0.9", 0, "sm_80"},
-        {DT_FP16, 1, 2, 256, 16, true, " unit=1e-6", 0, "sm_90a"},
-        {DT_FP16, 3, 3, 40, 32, false, " high=0.5 scale=0.5", 7, "sm_90a"},
-        {DT_BF16, 1, 2, 16, 16, true, " scale=0.3", 5, "sm_90a"},
+        {DT_FP32, 1, 1, 16, 16, false, false, "", 0, "sm_90a"},
+        {DT_FP32, 2, 4, 24, 40, true, false, " unit=1e-6 scale=0.2", 0, "sm_80"},
+        {DT_BF16, 2, 6, 128, 24, true, false, " unit=1e-6 scale=0.0883883", 0, "sm_90a"},
+        {DT_BF16, 1, 3, 64, 16, false, false, " low=0.3 high=0.9", 0, "sm_80"},
+        {DT_FP16, 1, 2, 256, 16, true, false, " unit=1e-6", 0, "sm_90a"},
+        {DT_FP16, 3, 3, 40, 32, false, false, " high=0.5 scale=0.5", 7, "sm_90a"},
+        {DT_BF16, 1, 2, 16, 16, true, false, " scale=0.3", 5, "sm_90a"},
+        {DT_FP32, 1, 21, 16, 1, false, true, "", 0, "sm_80"},
+        {DT_BF16, 1, 16, 24, 1, false, true, " low=0.3 high=0.9", 0, "sm_90a"},
+        {DT_FP16, 1, 5, 256, 1, false, true, " scale=0.3", 0, "sm_90a"},
+        {DT_BF16, 1, 35, 16, 1, false, true, " high=0.5", 7, "sm_80"},
     };
     Suite *s = open_suite("recurrences");
 
@@ -58,6 +67,6 @@ void recurrences(void **state)
         add_recurrence(s, &some[i]);
     for (int i = 0; i < 3 && wide; i++)
         for (int delta = 0; delta < 2; delta++)
-            add_recurrence(s, &(Recurrence){types[i], 2, 4, 128, 128, delta != 0, " unit=1e-6", 0, "sm_90a"});
-    finish(s, 51);
+            add_recurrence(s, &(Recurrence){types[i], 2, 4, 128, 128, delta != 0, false, " unit=1e-6", 0, "sm_90a"});
+    finish(s, 63);
 }

@@ -1,4 +1,4 @@
-/* test_recur.c - recur.cuh in pieces: a prompt whose chunks come in several launches, beside another sequence, leaves the bits of
+/* test_recur.c - recur.cuh and selective_scan.cuh in pieces: a prompt whose chunks come in several launches, beside another sequence, leaves the bits of
  * y and of the state that it leaves in one. What is right at all, test_kernels holds against kernels/ref. */
 #include "build.h"
 #include "kernels/device/io.h"
@@ -18,10 +18,12 @@ typedef struct Case {
     DType t;
     int H, G, K, V, beta;
     const char *unit;
+    bool rates; /* selective_scan */
 } Case;
 
-static const Case cases[] = {{"delta", "bf16", DT_BF16, 2, 1, 64, 24, 1, "1e-6f"},
-                             {"space", "float", DT_FP32, 2, 2, 16, 40, 0, "0.0f"}};
+static const Case cases[] = {{"delta", "bf16", DT_BF16, 2, 1, 64, 24, 1, "1e-6f", false},
+                             {"space", "float", DT_FP32, 2, 2, 16, 40, 0, "0.0f", false},
+                             {"scan", "bf16", DT_BF16, 21, 1, 24, 1, 0, "", true}};
 enum { CASES = sizeof cases / sizeof *cases };
 
 static Build *build;
@@ -43,13 +45,23 @@ static int open_all(void **state)
     for (int i = 0; i < CASES; i++) {
         const Case *c = &cases[i];
 
-        snprintf(text, sizeof text,
-                 "#include \"recur.cuh\"\nnamespace in_%s {\nstruct Config { using T = %s; static constexpr int H = "
-                 "%d, G = %d, "
-                 "KEY = %d, VALUE = %d, BETA = %d, THREADS = 64; static constexpr float UNIT = %s, SCALE = 0.5f, LOW = "
-                 "0.0f, HIGH = 0.0f; };\n"
-                 "extern \"C\" __global__ void %s(const RecurArgs a) { recur<Config>(a); }\n}\nusing in_%s::%s;\n",
-                 c->name, c->type, c->H, c->G, c->K, c->V, c->beta, c->unit, c->name, c->name, c->name);
+        if (c->rates)
+            snprintf(text, sizeof text,
+                     "#include \"selective_scan.cuh\"\nnamespace in_%s {\nstruct Config { using T = %s; static "
+                     "constexpr int H = %d, KEY = %d, THREADS = 128; static constexpr float SCALE = 0.5f, LOW = 0.0f, "
+                     "HIGH = 0.0f; };\n"
+                     "extern \"C\" __global__ void %s(const SelectiveScanArgs a) { selective_scan<Config>(a); }\n}\n"
+                     "using in_%s::%s;\n",
+                     c->name, c->type, c->H, c->K, c->name, c->name, c->name);
+        else
+            snprintf(
+                text, sizeof text,
+                "#include \"recur.cuh\"\nnamespace in_%s {\nstruct Config { using T = %s; static constexpr int H = "
+                "%d, G = %d, "
+                "KEY = %d, VALUE = %d, BETA = %d, THREADS = 64; static constexpr float UNIT = %s, SCALE = 0.5f, LOW = "
+                "0.0f, HIGH = 0.0f; };\n"
+                "extern \"C\" __global__ void %s(const RecurArgs a) { recur<Config>(a); }\n}\nusing in_%s::%s;\n",
+                c->name, c->type, c->H, c->G, c->K, c->V, c->beta, c->unit, c->name, c->name, c->name);
         build_add(build, c->name, text);
     }
     build_run(build);
@@ -74,13 +86,14 @@ typedef struct Data {
 
 static Data make(const Case *c)
 {
-    const int columns[INPUTS] = {c->G * c->K, c->G * c->K, c->H * c->V, c->H, c->H, c->H, c->H};
+    const int columns[INPUTS] = {c->G * c->K, c->G * c->K, c->H * c->V, c->H, c->rates ? c->H * c->K : c->H,
+                                 c->H,        c->H};
     Data d = {.c = c};
 
     for (int i = 0; i < INPUTS; i++) {
         const bool weight = i == 4 || i == 5;
         const DType t = weight ? DT_FP32 : c->t;
-        const size_t n = (size_t)(columns[i] * (weight ? 1 : ALL));
+        const size_t n = (size_t)columns[i] * (weight ? 1 : ALL);
 
         d.row[i] = weight ? 0 : (size_t)columns[i] * dtype_size(t);
         d.bytes[i] = n * dtype_size(t);
@@ -111,10 +124,11 @@ static void launch(const Data *d, int from, int n, bool beside, float *state, ch
                             {.q_start = n, .q_len = OTHERS, .kv_len = 40, .slot = 1}};
     const int T = n + (beside ? OTHERS : 0);
     const FtxStep step = {.tokens = T, .rows = beside ? 2 : 1};
+    const int inputs = d->c->rates ? INPUTS - 1 : INPUTS; /* without beta */
     const void *arg[INPUTS + 4];
     void *kept, *result;
 
-    for (int i = 0; i < INPUTS; i++) {
+    for (int i = 0; i < inputs; i++) {
         char *p = simt_alloc(d->row[i] ? (size_t)T * d->row[i] : d->bytes[i], "input");
 
         arg[i] = p;
@@ -126,15 +140,16 @@ static void launch(const Data *d, int from, int n, bool beside, float *state, ch
         if (beside)
             simt_write(p + (size_t)n * d->row[i], (char *)d->input[i] + TOKENS * d->row[i], OTHERS * d->row[i]);
     }
-    arg[INPUTS] = device(&step, sizeof step, "step");
-    arg[INPUTS + 1] = device(rows, sizeof rows, "rows");
-    arg[INPUTS + 2] = kept = device(state, d->state_bytes, "state");
-    arg[INPUTS + 3] = result = simt_alloc((size_t)T * d->y_row, "y");
+    arg[inputs] = device(&step, sizeof step, "step");
+    arg[inputs + 1] = device(rows, sizeof rows, "rows");
+    arg[inputs + 2] = kept = device(state, d->state_bytes, "state");
+    arg[inputs + 3] = result = simt_alloc((size_t)T * d->y_row, "y");
 
     const SimtLaunch l = {.kernel = build_kernel(build, d->c->name),
                           .args = arg,
-                          .grid = {3, (unsigned)d->c->H, (unsigned)(d->c->V + 15) / 16}, /* a row more than there is */
-                          .block = 64,
+                          .grid = {3, (unsigned)(d->c->rates ? (d->c->H + 15) / 16 : d->c->H),
+                                   (unsigned)(d->c->V + 15) / 16}, /* a row more than there is */
+                          .block = d->c->rates ? 128 : 64,
                           .overlap = true};
 
     simt_schedule((SimtSchedule)(from % SIMT_SCHEDULES), (uint64_t)from);

@@ -194,7 +194,8 @@ static void test_mistakes(void **state)
         {NN(SOURCE "local y = cross(layer(x))\n"
                    "return ftx.model { graph = decoder(y), limits = { context = 64 } }"),
          NULL, "start is missing; a decoder with a source needs a first token id"},
-        {NN("local y = x\n" DECODER), NULL, "graph has no attend: a decoder embeds ids and attends to a cache"},
+        {NN("local y = x\n" DECODER), NULL,
+         "graph has no attend, convolve or recur: a decoder embeds ids, and its layers attend"},
         {NN("return ftx.model { graph = nn.vectors(x), limits = { context = 8 } }"), NULL,
          "graph has no attend_full: an encoder embeds ids and attends to all of a text"},
         {LLAMA("limits = { context = 64 }, eos = 'x'"), NULL, "eos must be a token id or a list of up to 8, got \"x\""},

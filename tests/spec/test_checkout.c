@@ -96,10 +96,10 @@ static void test_checkout_mistakes(void **state)
         {"{\"architectures\": [\"BertLMHeadModel\"]}", NULL,
          "config.json: architectures: BertLMHeadModel is not known; the nearest that ftxc reads is BertModel. "
          "docs/specs.md says how a file hf/BertLMHeadModel.lua beside config.json describes it"},
-        {"{\"architectures\": [\"JambaForCausalLM\"]}", NULL,
-         "config.json: architectures: JambaForCausalLM is not known, and nn.* cannot say it yet: it has a "
+        {"{\"architectures\": [\"RecurrentGemmaForCausalLM\"]}", NULL,
+         "config.json: architectures: RecurrentGemmaForCausalLM is not known, and nn.* cannot say it yet: it has a "
          "recurrent state of another kind; the nearest that ftxc reads is LlamaForCausalLM. docs/specs.md says how a "
-         "file hf/JambaForCausalLM.lua beside config.json describes it"},
+         "file hf/RecurrentGemmaForCausalLM.lua beside config.json describes it"},
         {"{" MIXTURE "GraniteMoeHybridForCausalLM\"], \"layer_types\": [\"conv\"]}", NULL, HYBRID_LAYERS},
         {"{" MIXTURE "GraniteMoeHybridForCausalLM\"], \"layer_types\": [\"attention\", \"attention\"]}", NULL,
          HYBRID_LAYERS},

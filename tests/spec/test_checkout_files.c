@@ -174,8 +174,8 @@ static void test_checkout_tokens_of_parts(void **state)
     assert_int_equal(r.spec.hidden, 32);
     assert_int_equal(r.spec.n_labels, 0);
     drop(&r);
-    put(&f, "config.json", "{\"architectures\": [\"JambaForSequenceClassification\"]}");
-    refuse_checkout(&f, "JambaForSequenceClassification is not known, and nn.* cannot say it yet: it has a recurrent "
+    put(&f, "config.json", "{\"architectures\": [\"ZambaForSequenceClassification\"]}");
+    refuse_checkout(&f, "ZambaForSequenceClassification is not known, and nn.* cannot say it yet: it has a recurrent "
                         "state of another kind");
     put(&f, "config.json", "{\"architectures\": [\"LongformerForSequenceClassification\"]}");
     refuse_checkout(&f, "LongformerForSequenceClassification: a first token that sees all of the text is not computed");

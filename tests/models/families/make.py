@@ -150,6 +150,11 @@ NEMOTRON_H = ["chunk_size", "expand", "mamba_proj_bias", "mamba_ssm_cache_dtype"
               "time_step_floor", "time_step_limit", "time_step_max", "use_mamba_kernels"]
 NO_EXPERTS = ["moe_intermediate_size", "moe_latent_size", "moe_shared_expert_intermediate_size", "n_group", "n_routed_experts",
               "norm_topk_prob", "num_experts_per_tok", "routed_scaling_factor", "topk_group"]
+STATE_SPACE = dict(hidden_size=48, num_hidden_layers=2, state_size=24, expand=3)
+MAMBA_IDLE = ["rescale_prenorm_residual", "residual_in_fp32", "time_step_floor", "time_step_init_scheme", "time_step_max",
+              "time_step_min", "time_step_scale", "use_associative_scan", "use_falcon_mambapy", "use_mambapy"]
+MAMBA2_IDLE = ["chunk_size", "rms_norm", "time_step_rank"]
+JAMBA = ["use_mamba_kernels", "num_logits_to_keep"]
 OLMO_HYBRID = ["linear_a_log_max", "linear_a_log_min", "linear_dt_init_floor", "linear_dt_max", "linear_dt_min"]
 
 
@@ -1205,6 +1210,28 @@ CASES = {
                              {"layers_block_type": None, "hybrid_override_pattern": "ME*-", "num_hidden_layers": 7,
                               **without("layer_norm_epsilon", "routed_scaling_factor", "mamba_hidden_act")},
                              NEMOTRON_H + ["num_hidden_layers"]),
+    "mamba": ("Mamba", dict(COMMON, **STATE_SPACE, use_bias=True, conv_kernel=3, layer_norm_epsilon=1e-3, intermediate_size=104,
+                            time_step_rank=8, tie_word_embeddings=False), {}, MAMBA_IDLE + ["expand"]),
+    "mamba-plain": ("Mamba", dict(COMMON, **{**STATE_SPACE, "state_size": 16, "expand": 2}, use_conv_bias=False, hidden_act="gelu"),
+                    {"time_step_rank": "auto",
+                     **without("layer_norm_epsilon", "intermediate_size", "expand", "conv_kernel", "tie_word_embeddings")}, MAMBA_IDLE),
+    "falcon-mamba": ("FalconMamba", dict(COMMON, **STATE_SPACE, mixer_rms_eps=1e-2, tie_word_embeddings=False), {}, MAMBA_IDLE + ["expand"]),
+    "falcon-mamba-plain": ("FalconMamba", dict(COMMON, **{**STATE_SPACE, "state_size": 16, "expand": 2}, use_bias=True, time_step_rank=16),
+                           without("mixer_rms_eps", "expand", "intermediate_size"), MAMBA_IDLE),
+    "jamba": ("Jamba", dict(SIZES, num_key_value_heads=1, num_hidden_layers=5, mamba_d_state=24, mamba_d_conv=3, mamba_expand=3,
+                            mamba_dt_rank=6, mamba_proj_bias=True, rms_norm_eps=1e-3, num_experts=6, num_experts_per_tok=3,
+                            expert_layer_period=2, expert_layer_offset=0, attn_layer_period=3, attn_layer_offset=1,
+                            tie_word_embeddings=True), {}, JAMBA),
+    "jamba-plain": ("Jamba", dict(SIZES, num_key_value_heads=3, num_hidden_layers=5, mamba_conv_bias=False, num_experts=1,
+                                  hidden_act="gelu"),
+                    {"mamba_dt_rank": "auto", **without("rms_norm_eps", "mamba_d_state", "mamba_d_conv", "mamba_expand",
+                                                        "attn_layer_period", "attn_layer_offset")},
+                    JAMBA + ["expert_layer_period", "expert_layer_offset", "num_experts_per_tok"]),
+    "mamba2": ("Mamba2", dict(COMMON, **STATE_SPACE, num_heads=6, head_dim=24, n_groups=2, use_bias=True, conv_kernel=3,
+                              layer_norm_epsilon=1e-3, time_step_limit=[0.5, 0.7], tie_word_embeddings=True), {}, MAMBA_IDLE + MAMBA2_IDLE),
+    "mamba2-plain": ("Mamba2", dict(COMMON, **{**STATE_SPACE, "expand": 2}, num_heads=3, head_dim=32, n_groups=1, use_conv_bias=False,
+                                    hidden_act="gelu"),
+                     without("layer_norm_epsilon", "time_step_limit", "expand", "conv_kernel"), MAMBA_IDLE + MAMBA2_IDLE),
     "olmo-hybrid": ("OlmoHybrid", dict(SIZES, num_key_value_heads=1, num_hidden_layers=3, **DELTA, rms_norm_eps=1e-3, attention_bias=True,
                                        linear_conv_kernel_dim=3, **rope(3e3),
                                        layer_types=["linear_attention", "full_attention", "linear_attention"]), {},

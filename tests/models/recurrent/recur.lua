@@ -1,5 +1,5 @@
 -- recur.lua - a decoder of recurrences and attention, for test_recurrent.c: the gated delta rule behind a convolution of its
--- queries, keys and values, attention, and the state space of Mamba-2.
+-- queries, keys and values, attention, and the state spaces of Mamba-2 and Mamba.
 local ftx = require "ftx"
 local nn = require "nn"
 
@@ -38,9 +38,19 @@ local function space(x)
   return linear(nn.join_heads(y), "space.out", D)
 end
 
+local function selective(x)
+  local H, K = 28, 24                                                               -- H: as many columns, each a head
+  local values = linear(x, "scan.x", H)
+  local y = nn.recur(
+    nn.split_heads(linear(x, "scan.c", K), 1), nn.split_heads(linear(x, "scan.b", K), 1), nn.split_heads(values, H),
+    linear(x, "scan.a", H), { rate = nn.weight("scan.rate", { H, K }), shift = nn.weight("scan.shift", { H }), scale = 0.5 })
+  return linear(nn.join_heads(y) + values * nn.weight("scan.skip", { H }), "scan.out", D)
+end
+
 h = h + delta(norm(h, "norm1"))
 h = h + attention(norm(h, "norm2"))
 h = h + space(norm(h, "norm3"))
+h = h + selective(norm(h, "norm4"))
 
 return ftx.model {
   name = "recur",
