@@ -6,7 +6,7 @@
 
 The numbers of a tensor come from a counter: number i depends on the tensor's name and i alone. The test has the same
 generator (../lora/adapters.h), so a file holds config.json, names and shapes of the tensors, the logits after two
-prompts, and 20 greedy tokens with their margins; of an encoder the vectors of two texts. All is computed in fp32 by the model as loaded back from disk. Names
+prompts, and 20 greedy tokens with their margins; of an encoder the vectors of two texts. `packed` says how; twin.h reads it. All is computed in fp32 by the model as loaded back from disk. Names
 with "-old" have config.json as older versions of transformers wrote it."""
 import functools, json, pathlib, shutil, sys, tempfile
 import numpy, torch, transformers
@@ -1250,8 +1250,36 @@ def answer(model, prompt):
         best = logits.topk(2)
         ids.append(int(best.indices[0]))
         margins.append(float((best.values[0] - best.values[1]) / logits.abs().max()))
-    return {"ids": prompt, "logits": [float(f"{v:.7g}") for v in first.tolist()], "greedy": ids[len(prompt):],
+    return {"ids": prompt, "logits": first.tolist(), "greedy": ids[len(prompt):],
             "margins": [float(f"{m:.3g}") for m in margins]}
+
+
+def tree(tensors):
+    """Names as a tree of their parts; parts with the same below them share one entry: {"layers":{"0,1":{"q,k":[8,8]}}}."""
+    top = {}
+    for name, shape in tensors.items():
+        *path, last = name.split(".")
+        functools.reduce(lambda at, part: at.setdefault(part, {}), path, top)[last] = shape
+
+    def merged(at):
+        groups = {}
+        for part, below in at.items():
+            below = merged(below) if isinstance(below, dict) else below
+            groups.setdefault(json.dumps(below), ([], below))[0].append(part)
+        return {",".join(parts): below for parts, below in groups.values()}
+    return merged(top)
+
+
+def in_parts(numbers):
+    """Numbers as multiples of a hundred thousandth of the largest; tests compare with a tolerance of ten of these."""
+    largest = max(map(abs, numbers))
+    return {"largest": float(f"{largest:.7g}"), "parts": [round(v / largest * 1e5) for v in numbers]}
+
+
+def packed(made):
+    for given in made.get("prompts", []) + made.get("texts", []):
+        given.update({k: in_parts(given[k]) for k in ("logits", "hidden", "pooled") if k in given})
+    return json.dumps({**made, "tensors": tree(made["tensors"])}, separators=(",", ":")) + "\n"
 
 
 def config_of(kind):
@@ -1662,10 +1690,7 @@ def encode(model, ids, vector=None):
             pooled = hidden.mean(1)
     if vector:
         pooled = vector(hidden[0])
-
-    def rounded(t):
-        return [float(f"{v:.6g}") for v in t.flatten().tolist()]
-    return {"ids": ids, "hidden": rounded(hidden), **({} if pooled is None else {"pooled": rounded(pooled)})}
+    return {"ids": ids, "hidden": hidden.flatten().tolist(), **({} if pooled is None else {"pooled": pooled.flatten().tolist()})}
 
 
 def encoder_case(kind, settings, changes, idle=(), foreign=None, how=None):
@@ -1688,6 +1713,6 @@ if __name__ == "__main__":
         if not sys.argv[1:] or name in sys.argv[1:]:
             out = encoder_case(*it, how=SENTENCES.get(name)) if name in ENCODERS else case(
                 *it, halves=HALVES if name in UNSCALED else {}, other=FOREIGN.get(name))
-            (HERE / f"{name}.json").write_text(json.dumps(out, separators=(",", ":")) + "\n")
+            (HERE / f"{name}.json").write_text(packed(out))
             margins = [m for p in out.get("prompts", []) for m in p["margins"]]
             print(name, len(out["tensors"]), "tensors", *(["least margin", min(margins)] if margins else []))

@@ -10,7 +10,7 @@ import torch, transformers
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from make import HERE, TOKENS, config_of, tensor, without
+from make import HERE, TOKENS, config_of, packed, tensor, without
 
 SOURCES = [[9, 2], [3, 61, 24, 90, 11, 45, 8, 77, 30, 12, 52, 19, 66, 33, 5, 71, 14, 88, 40, 6, 97, 28, 55, 17, 83, 2]]
 MORE = 12  # new tokens of a search
@@ -166,7 +166,7 @@ def greedy(model, source, generation):
     if "forced_eos_token_id" in generation:
         ids[-1], margins[-1] = generation["forced_eos_token_id"], 1.0
     assert model.config.model_type != "m2m_100" or generation["pad_token_id"] not in ids, "a pad has no position"
-    return {"ids": source, "logits": [float(f"{v:.7g}") for v in found.tolist()], "greedy": ids[len(first):],
+    return {"ids": source, "logits": found.tolist(), "greedy": ids[len(first):],
             "margins": [float(f"{m:.3g}") for m in margins]}
 
 
@@ -198,6 +198,6 @@ if __name__ == "__main__":
     for name, it in CASES.items():
         if not sys.argv[1:] or name in sys.argv[1:]:
             out = case(*it)
-            (HERE / f"{name}.json").write_text(json.dumps(out, separators=(",", ":")) + "\n")
+            (HERE / f"{name}.json").write_text(packed(out))
             print(name, len(out["tensors"]), "tensors, least margin", min(min(p["margins"]) for p in out["prompts"]),
                   [[len(b["ids"]) for b in p.get("beams", [])] for p in out["prompts"]])
