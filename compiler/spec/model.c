@@ -120,7 +120,7 @@ static void read_facts(lua_State *L)
     }
     spec->positions = settings_positions(g, false);
     spec->states = g->states ? (uint32_t)ir_value(g, g->states)->shape.dim[1].n : 0;
-    if (!spec->layers || !spec->hidden)
+    if (!(spec->layers || recurrent) || !spec->hidden)
         sandbox_fail(L, "graph has no %s: a decoder embeds ids and attends to a cache in every layer",
                      spec->hidden ? "attend" : "embed");
     if (caches != r->layers) /* ir_sweep has removed the others */

@@ -45,7 +45,7 @@ typedef struct Spec {
     const int32_t *bad_words; /* the ids of all words; the last id of each word is stored as ~id */
     uint32_t n_bad_words;
     /* of the decoder, or of the encoder if there is no decoder */
-    uint32_t vocab, hidden, layers, heads; /* heads: the most of a layer */
+    uint32_t vocab, hidden, layers, heads; /* heads: the most of a layer; 0: none attends */
     uint32_t kv_heads, head_dim;           /* 0: layers differ in them */
 } Spec;
 

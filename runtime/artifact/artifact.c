@@ -201,7 +201,7 @@ static FtxStatus check_named(const Artifact *a, const ArtifactPlan *p, FtxError 
 
     if (s)
         return s;
-    if ((sizes.KEYS != 0) == encoder || (sizes.CROSS_KEYS != 0) != (f->kind == FTX_MODEL_SEQ2SEQ))
+    if ((sizes.KEYS || sizes.RECURRENT) == encoder || (sizes.CROSS_KEYS != 0) != (f->kind == FTX_MODEL_SEQ2SEQ))
         return ftx_fail(err, FTX_EFORMAT, "its %u caches are not those of a model of kind %u", p->n_caches, f->kind);
     if (sizes.RECURRENT && (f->kind != FTX_MODEL_DECODER || f->beams > 1))
         return ftx_fail(err, FTX_EFORMAT, "recurrent states in a model of kind %u with %u beams", f->kind, f->beams);

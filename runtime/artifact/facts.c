@@ -55,7 +55,7 @@ static FtxStatus check_numbers(const Artifact *a, FtxError *err)
         {"vocab", f->vocab, 1},
         {"hidden", f->hidden, 1},
         {"layers", f->layers, 1},
-        {"heads", f->heads, 1},
+        {"heads", f->heads, 0}, /* 0: all layers are recurrent */
         {"context", f->context, 1},
         {"sequences", f->sequences, 1},
         {"tokens", f->tokens, 1},

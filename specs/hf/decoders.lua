@@ -231,6 +231,11 @@ local classes = {
       if (config:value("hidden_act") or "xielu") == "xielu" then c.names.xielu = "mlp.act_fn" end
     end,
   },
+  BitNetForCausalLM = {
+    type = "bitnet", eps = 1e-5, kv_heads = 5, activation = "relu2", theta = 500000.0,
+    names = { out_norm = "self_attn.attn_sub_norm", down_norm = "mlp.ffn_sub_norm" },
+    set = function(config, c) same_bias(config, c, "attention_bias") end,
+  },
   ArceeForCausalLM = {
     type = "arcee", eps = 1e-5, activation = "relu2", positions = 4096, names = { gate = false },
     set = function(config, c)

@@ -374,6 +374,32 @@ return {
              "norm_eps", "num_query_groups", "partial_rotary_factor", "rms_norm_eps", "rope_theta")
     end,
   },
+  -- All layers are Mamba-2; heads are those of the state
+  Mamba2ForCausalLM = {
+    type = "mamba2", eps = 1e-5, head_dim = 64, positions = 2 ^ 20,
+    fields = { heads = "num_heads", kv_heads = false, ffn = false, eps = "layer_norm_epsilon", theta = false },
+    names = {
+      prefix = "backbone.", embedding = "backbone.embeddings", layers = "backbone.layers.", final_norm = "backbone.norm_f",
+      attention_norm = "norm", mamba_in = "mixer.in_proj", mamba_conv = "mixer.conv1d", mamba_rate = "mixer.A_log",
+      mamba_shift = "mixer.dt_bias", mamba_skip = "mixer.D", mamba_norm = "mixer.norm.weight", mamba_out = "mixer.out_proj",
+    },
+    set = function(config, c)
+      local inner = config:number("expand", 1e-6, 1024, 2) * c.hidden
+      if inner ~= c.heads * c.head_dim then config:refuse("expand", "so that all heads have hidden_size * expand elements") end
+      local low, high = time_steps(config)
+      local bias = config:flag("use_bias", false)
+      c.mixers, c.only = {}, {}
+      for i = 1, c.layers do c.mixers[i], c.only[i] = "mamba", "mixer" end
+      c.mamba = {
+        heads = c.heads, head_dim = c.head_dim, groups = config:count("n_groups", 1, c.heads, 8),
+        state = config:count("state_size", 1, 65536, 128), width = config:count("conv_kernel", 1, 1024, 4),
+        bias = bias, out_bias = bias, conv_bias = config:flag("use_conv_bias", true), low = low, high = high,
+        norm = "gated", norm_whole = true, eps = c.norm_eps, activation = c.activation,
+      }
+      ignore(config, "chunk_size", "norm_before_gate", "rescale_prenorm_residual", "residual_in_fp32", "rms_norm", "time_step_floor",
+             "time_step_max", "time_step_min", "time_step_rank", "intermediate_size")
+    end,
+  },
   -- Layers with attention have norms behind their parts, the others before them
   OlmoHybridForCausalLM = {
     type = "olmo_hybrid", positions = 65536, fields = { head_dim = false },

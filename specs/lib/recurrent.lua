@@ -19,7 +19,7 @@
 --   bias, conv_bias, out_bias         of the products and the convolution
 --   low, high   bounds of the time step; nil: none
 --   norm        "gated": the gated result is normed, "first": it is normed and then gated, "": not at all
---   eps         of that norm, which is of each group
+--   eps         of that norm, which is of each group; norm_whole: of all elements together
 --   activation  behind the convolution
 --   scale       of its input; scales: of z, x, B, C and dt; nil: 1
 --
@@ -119,7 +119,7 @@ function recurrent.mamba(c, x, name)                                -- x [T, D]
   y = nn.join_heads(y) + nn.slice(mixed, 0, inner) * nn.repeat_rows(vector("mamba_skip", o.heads), o.head_dim)
   if o.norm ~= "first" then y = nn.glu(z, y, "silu") end
   if o.norm ~= "" then                                              -- [T, H*V], each group normed
-    y = nn.join_heads(nn.rmsnorm(nn.split_heads(y, o.groups), nil, o.eps)) * vector("mamba_norm", inner)
+    y = nn.join_heads(nn.rmsnorm(nn.split_heads(y, o.norm_whole and 1 or o.groups), nil, o.eps)) * vector("mamba_norm", inner)
   end
   if o.norm == "first" then y = nn.glu(z, y, "silu") end
   return linear(y, name .. n.mamba_out, c.hidden, o.out_bias)

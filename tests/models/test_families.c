@@ -518,8 +518,8 @@ static void plain_forms(void **state)
 /* Prompts of 13 tokens in steps of five: layers that keep a state go on where the step before ended. */
 static void in_pieces(void **state)
 {
-    static const char *const names[] = {"lfm2",  "lfm2-plain", "qwen3-next", "qwen3.5",    "granite4-h",
-                                        "bamba", "falcon-h1",  "nemotron-h", "olmo-hybrid"};
+    static const char *const names[] = {"lfm2",  "lfm2-plain", "qwen3-next", "qwen3.5",     "granite4-h",
+                                        "bamba", "falcon-h1",  "nemotron-h", "olmo-hybrid", "mamba2"};
     size_t found = 0;
 
     (void)state;

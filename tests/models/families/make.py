@@ -150,6 +150,9 @@ NEMOTRON_H = ["chunk_size", "expand", "mamba_proj_bias", "mamba_ssm_cache_dtype"
               "time_step_floor", "time_step_limit", "time_step_max", "use_mamba_kernels"]
 NO_EXPERTS = ["moe_intermediate_size", "moe_latent_size", "moe_shared_expert_intermediate_size", "n_group", "n_routed_experts",
               "norm_topk_prob", "num_experts_per_tok", "routed_scaling_factor", "topk_group"]
+MAMBA2 = dict(COMMON, hidden_size=48, num_hidden_layers=2, num_heads=6, head_dim=16, state_size=24, n_groups=2)
+MAMBA2_IDLE = ["chunk_size", "rescale_prenorm_residual", "residual_in_fp32", "rms_norm", "time_step_floor", "time_step_max",
+               "time_step_min", "time_step_rank"]
 OLMO_HYBRID = ["linear_a_log_max", "linear_a_log_min", "linear_dt_init_floor", "linear_dt_max", "linear_dt_min"]
 
 
@@ -730,6 +733,12 @@ CASES = {
                                         "truncate": False, "original_max_position_embeddings": 4096},
                        **without("swiglu_limit", "swiglu_alpha", "rms_norm_eps")},
                       ["hidden_act", "initial_context_length"]),
+    "bitnet": ("BitNet", dict(SIZES, num_key_value_heads=1, rms_norm_eps=1e-3, attention_bias=True, **rope(3e3)), {}),
+    "bitnet-plain": ("BitNet", dict(SIZES, num_attention_heads=2, num_key_value_heads=2, hidden_act="silu", tie_word_embeddings=True),
+                     without("rope_parameters", "hidden_act", "rms_norm_eps") | {"hidden_act": "silu"}),
+    "mamba2": ("Mamba2", dict(MAMBA2, layer_norm_epsilon=1e-3, use_bias=True, conv_kernel=3, time_step_limit=[0.6, 0.8]), {}, MAMBA2_IDLE),
+    "mamba2-plain": ("Mamba2", dict(MAMBA2, head_dim=32, num_heads=6, expand=4, n_groups=1, use_conv_bias=False, hidden_act="gelu",
+                                    tie_word_embeddings=True), without("layer_norm_epsilon", "time_step_limit"), MAMBA2_IDLE),
     "llama4": ("Llama4", dict(GQA, num_local_experts=5, intermediate_size=20, intermediate_size_mlp=52, floor_scale=4,
                               attn_scale=0.7, attention_chunk_size=5, no_rope_layer_interval=2,
                               interleave_moe_layer_step=2, rms_norm_eps=1e-3, **LLAMA3),
@@ -1432,6 +1441,9 @@ DEBERTA = dict(SIZES, relative_attention=True, pos_att_type=["p2c", "c2p"], posi
                norm_rel_ebd="layer_norm", share_att_key=True, position_biased_input=False, layer_norm_eps=1e-3)
 ESM = dict(SIZES, layer_norm_eps=1e-3, mask_token_id=100)
 ESM_IDLE = DROPPED + ["mask_token_id", "esmfold_config", "vocab_list"]
+SQUEEZE = dict(SIZES, embedding_size=48)
+MOBILE = dict(SIZES, num_attention_heads=2, embedding_size=24, intra_bottleneck_size=32, num_feedforward_networks=3)
+MOBILE_IDLE = DROPPED + ["layer_norm_eps", "classifier_dropout"]
 JINA = dict(E, position_embedding_type="alibi")
 XLM = dict(COMMON, emb_dim=48, n_layers=2, n_heads=3, max_position_embeddings=72, layer_norm_eps=1e-3)
 XLM_IDLE = ["asm", "embed_init_std", "end_n_top", "lang_id", "mask_index", "mask_token_id", "n_langs", "sinusoidal_embeddings", "start_n_top",
@@ -1505,6 +1517,11 @@ ENCODERS = {
                        without("rms_norm_eps"), ["mask_token_id"]),
     "eurobert-mean": ("EuroBertForSequenceClassification", dict(SIZES, num_key_value_heads=3, num_labels=1, classifier_pooling="mean"),
                       {}, ["mask_token_id"]),
+    "privacy-filter": ("OpenAIPrivacyFilterForTokenClassification",
+                       dict(GQA, num_local_experts=5, num_experts_per_tok=3, sliding_window=3, rms_norm_eps=1e-3, num_labels=5, **YARN), {}),
+    "privacy-filter-states": ("OpenAIPrivacyFilterModel", dict(GQA, num_attention_heads=4, num_local_experts=6, sliding_window=4,
+                                                               num_experts_per_tok=4, attention_bias=False),
+                              without("rope_parameters", "rms_norm_eps")),
     "eurobert-tokens": ("EuroBertForTokenClassification", dict(SIZES, num_key_value_heads=1, num_labels=4), {},
                         ["mask_token_id"]),
     "esm": ("EsmModel", dict(ESM, position_embedding_type="rotary", token_dropout=True, emb_layer_norm_before=True), {}, ESM_IDLE),
@@ -1588,6 +1605,21 @@ ENCODERS = {
     "mpnet": ("MPNetModel", E, {}, DROPPED),
     "mpnet-head": ("MPNetForSequenceClassification", dict(E, num_labels=3, hidden_act="relu"), without("layer_norm_eps"),
                    DROPPED),
+    "squeezebert": ("SqueezeBertModel", dict(SQUEEZE, q_groups=2, k_groups=3, v_groups=1, post_attention_groups=4, output_groups=8),
+                    {}, DROPPED),
+    "squeezebert-head": ("SqueezeBertForSequenceClassification", dict(SQUEEZE, num_labels=3, hidden_act="relu"),
+                         without("q_groups", "k_groups", "v_groups", "post_attention_groups", "intermediate_groups", "output_groups"),
+                         DROPPED),
+    "squeezebert-tokens": ("SqueezeBertForTokenClassification", dict(SQUEEZE, num_labels=4), {}, DROPPED),
+    "mobilebert": ("MobileBertModel", dict(MOBILE), {}, MOBILE_IDLE),
+    "mobilebert-head": ("MobileBertForSequenceClassification",
+                        dict(MOBILE, use_bottleneck_attention=True, hidden_act="gelu", num_feedforward_networks=1, trigram_input=False,
+                             num_labels=3), {}, MOBILE_IDLE + ["key_query_shared_bottleneck"]),
+    "mobilebert-plain": ("MobileBertModel", dict(MOBILE, use_bottleneck=False, embedding_size=48, trigram_input=False,
+                                                 classifier_activation=False), {},
+                         MOBILE_IDLE + ["intra_bottleneck_size", "use_bottleneck_attention", "key_query_shared_bottleneck"]),
+    "mobilebert-answers": ("MobileBertForQuestionAnswering", dict(MOBILE, num_feedforward_networks=4), without("num_feedforward_networks", "hidden_act"),
+                           MOBILE_IDLE + ["classifier_activation"]),
     "clip": ("CLIPTextModelWithProjection", dict(E, projection_dim=40), {}, ["initializer_factor"]),
     "clip-plain": ("CLIPTextModel", dict(E, hidden_act="gelu", eos_token_id=66), without("layer_norm_eps"),
                    ["initializer_factor", "projection_dim"]),
@@ -1686,7 +1718,8 @@ def encode(model, ids, vector=None):
         pooled = next((out[k] for k in ("text_embeds", "pooler_output") if out.get(k) is not None), None)
         if pooled is None and model.config.model_type in ("llama", "mistral", "qwen2", "qwen3", "gpt2", "gemma3_text"):
             pooled = hidden[:, -1] if getattr(model.config, "is_causal", True) else hidden.mean(1)
-        if getattr(model.config, "use_bidirectional_attention", False) or model.config.model_type == "eurobert":
+        if getattr(model.config, "use_bidirectional_attention", False) or model.config.model_type in (
+                "eurobert", "openai_privacy_filter"):
             pooled = hidden.mean(1)
     if vector:
         pooled = vector(hidden[0])
