@@ -112,6 +112,7 @@ IMAGES = [
     "vision_token_id", "visual_indicator_token_ids",
 ]
 
+PALIGEMMA = ["num_image_tokens", "projection_dim", "image_token_index"]
 GEMMA4 = ["moe_intermediate_size", "num_experts", "top_k_experts"]  # without experts
 
 # of MosaicML's own code
@@ -843,6 +844,16 @@ CASES = {
               dict(text_config=dict(SIZES, model_type="llama", num_key_value_heads=1, rms_norm_eps=1e-3, **rope(3e3)),
                    vision_config=CLIP, dtype="float32"), {"ignore_index": -100, **without("text_config.tie_word_embeddings")},
               (), PROMPTS, OLDER),
+    "paligemma": ("PaliGemmaForConditionalGeneration",
+                  dict(text_config=dict(GQA, model_type="gemma", rms_norm_eps=1e-3, **rope(3e3)), vision_config=dict(SIGLIP, projection_dim=56),
+                       projection_dim=56, hidden_size=56, dtype="float32"), without("text_config.tie_word_embeddings", "hidden_size", "vocab_size"), PALIGEMMA),
+    "paligemma2": ("PaliGemmaForConditionalGeneration",
+                   dict(text_config=dict(GQA, model_type="gemma2", num_attention_heads=4, rms_norm_eps=1e-3, query_pre_attn_scalar=40,
+                                         sliding_window=40, attn_logit_softcapping=3.0, final_logit_softcapping=2.0,
+                                         hidden_activation="gelu", **rope(3e3)), vision_config=dict(SIGLIP, projection_dim=56),
+                        projection_dim=56, hidden_size=56, dtype="float32"),
+                   {"text_config.layer_types": None, **without("tie_word_embeddings", "text_config.tie_word_embeddings", "hidden_size", "vocab_size")},
+                   PALIGEMMA + ["final_logit_softcapping"]),
     "llava-tied": ("LlavaForConditionalGeneration",
                    dict(text_config=dict(SIZES, model_type="qwen2", num_key_value_heads=1, tie_word_embeddings=True, **rope(3e3)),
                         vision_config=SIGLIP, dtype="float32"), without("tie_word_embeddings"), WINDOW),
@@ -1254,7 +1265,10 @@ def tensor(name, like):
 def answer(model, prompt):
     ids, margins, first = list(prompt), [], None
     for _ in range(TOKENS):
-        logits = model(torch.tensor([ids]), use_cache=False).logits[0, -1]
+        more = {}
+        if getattr(getattr(model, "config", None), "model_type", "") == "paligemma":  # as its processor says what the prompt is
+            more = dict(token_type_ids=torch.tensor([[0] * len(prompt) + [1] * (len(ids) - len(prompt))]))
+        logits = model(torch.tensor([ids]), use_cache=False, **more).logits[0, -1]
         first = logits if first is None else first
         best = logits.topk(2)
         ids.append(int(best.indices[0]))
