@@ -213,8 +213,8 @@ static const Lie lies[] = {
     CACHE("source 4", F(FtxCache, source, 4)),
     CACHE("cache 0: a recurrent state (2)", F(FtxCache, recurrent, 2)),
     CACHE("a recurrent state (1) of type 1, source 0, window 3", F(FtxCache, recurrent, 1), F(FtxCache, window, 3)),
-    CACHE("its 1 caches are not those of a model", F(FtxCache, recurrent, 1),
-          F(FtxCache, window, 0)), /* it has no keys then */
+    CACHE("$recurrent has 0 bytes at 0, it needs 512", F(FtxCache, recurrent, 1),
+          F(FtxCache, window, 0)), /* a decoder may have no keys */
     CACHE("$k has 128 bytes at 0, it needs 256", F(FtxCache, k_dim, 16)),
     CACHE("$v has 128 bytes at 256, it needs 256", F(FtxCache, v_dim, 16)),
     CACHE(NULL, F(FtxCache, inside, 1)),
