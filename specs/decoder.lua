@@ -224,6 +224,7 @@ local function attention(c, x, name, layer)                         -- x [T, D]
   if c.v_head_dim > 0 then y = nn.slice(y, 0, c.v_head_dim) end
   y = c.values_scale * nn.join_heads(y)                             -- [T, H*E]
   if gate then y = y * nn.act(gate, "sigmoid") end
+  if c.names.out_norm then y = norm(c, y, name .. c.names.out_norm) end
   if c.names.attention_gate then y = y * nn.act(project(x, name .. c.names.attention_gate, nn.width(y)), "sigmoid") end
   return project(y, name .. c.names.out, c.hidden, c.out_bias)
 end
@@ -247,6 +248,7 @@ local function feed_forward(c, x, name)                             -- x [T, D]
   else
     y = nn.act(project(x, name .. n.up, c.ffn, c.ffn_bias), c.activation)
   end
+  if n.down_norm then y = norm(c, y, name .. n.down_norm) end
   y = project(y, name .. n.down, c.hidden, c.ffn_bias)              -- [T, D]
   return c.ffn_scale ~= 1 and c.ffn_scale * y or y
 end

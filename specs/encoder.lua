@@ -9,6 +9,7 @@
 local nn = require "nn"
 local config = require "lib.config"
 local blocks = require "lib.blocks"
+local bottleneck = require "lib.bottleneck"
 
 local fields = {
   vocab = config.count(2, 2 ^ 24),
@@ -23,6 +24,11 @@ local fields = {
   embedding = config.count(0, 2 ^ 17, 0),                           -- columns of the embeddings; 0: hidden
   embedding_scale = config.number(0, 2 ^ 20, 1),
   project = config.flag(false),                                     -- names.project, also where they have hidden columns
+  project_first = config.flag(false),                               -- that stands before types and positions are added
+  neighbours = config.flag(false),                                  -- then it reads the next token's row, the token's, the one's before it
+  bottleneck = config.options({}),                                  -- narrow layers: see lib/bottleneck.lua; empty: none
+  groups = config.options({}),                                      -- of names.q, k, v, out, up, down: runs of columns and rows that
+                                                                    -- are multiplied alone; missing: 1
   shared = config.options({}),                                      -- by layer: what its names begin with, if not layers .. i
   positions = config.count(0, 2 ^ 20, 0),                           -- rows of learned positions
   first_position = config.count(0, 2 ^ 20, 0),                      -- row of the first token's position
@@ -65,15 +71,21 @@ local fields = {
   output_bias = config.flag(true),
 }
 
+-- The linear names[part] of a layer.
+local function project(c, x, name, part, outputs, bias)
+  return blocks.project_groups(x, name .. c.names[part], outputs, bias, c.groups[part] or 1)
+end
+
 local function norm(c, x, name)
+  if c.bottleneck.width then return blocks.affine(x, name) end
   return blocks.norm(x, name, c.norm_eps, c.norm_bias)
 end
 
 -- q, k, v [T, D]
 local function projections(c, x, name)
   local n = c.names
-  local function one(part) return blocks.project(x, name .. part, c.hidden, c.qkv_bias) end
-  if not n.qkv then return one(n.q), one(n.k), one(n.v) end
+  local function one(part) return project(c, x, name, part, c.hidden, c.qkv_bias) end
+  if not n.qkv then return one "q", one "k", one "v" end
   local w = nn.weight(name .. n.qkv .. ".weight", { 3 * c.hidden, c.hidden })
   if c.qkv_heads then
     local E = c.hidden // c.heads
@@ -122,7 +134,7 @@ local function attention(c, x, name, layer)                         -- x [T, D]
   if c.scale > 0 then options.scale = c.scale end
   if c.relative.reach then options.by_query, options.by_key = by_distance(c, q, k, name) end
   local y = nn.attend_full(q, k, v, options)
-  return blocks.project(nn.join_heads(y), name .. c.names.out, c.hidden, c.out_bias)
+  return project(c, nn.join_heads(y), name, "out", c.hidden, c.out_bias)
 end
 
 local function convolve(c, x)                                       -- x [T, D]
@@ -142,9 +154,9 @@ local function feed_forward(c, x, name)                             -- x [T, D]
     y = nn.glu(blocks.project(x, name .. n.gate, c.ffn, c.up_bias), blocks.project(x, name .. n.up, c.ffn, c.up_bias),
                c.activation)
   else
-    y = nn.act(blocks.project(x, name .. n.up, c.ffn, c.up_bias), c.activation)
+    y = nn.act(project(c, x, name, "up", c.ffn, c.up_bias), c.activation)
   end
-  return blocks.project(y, name .. n.down, c.hidden, c.down_bias)   -- [T, D]
+  return project(c, y, name, "down", c.hidden, c.down_bias)         -- [T, D]
 end
 
 -- The same fields with the names of layer i: "attentions.%d.q_lin".
@@ -159,6 +171,7 @@ end
 local function layer(c, h, i)                                       -- h [T, D]
   if not c.names.layers then c = numbered(c, i) end
   local n, name = c.names, c.shared[i + 1] or c.names.layers and c.names.layers .. i .. "." or ""
+  if c.bottleneck.width then return bottleneck(c, h, name) end
   if c.norm_first then
     local x = (i > 0 or c.first_norm) and norm(c, h, name .. n.attention_norm) or h
     h = h + attention(c, x, name, i)
@@ -196,6 +209,11 @@ return function(given)
   }
   local function table_of(name, rows) return nn.weight(name .. ".weight", { rows, columns }) end
   local h = c.embedding_scale * nn.embed(nn.ids(), table_of(n.embedding, c.vocab)) -- [T, columns]
+  if c.project_first then
+    local function beside(from) return nn.neighbours(h, { from = from, count = 1 }) end
+    if c.neighbours then h = nn.join(nn.join(beside(1), h), beside(-1)) end
+    h, columns = blocks.project(h, n.project, c.hidden), c.hidden
+  end
   if c.types > 0 then h = h + nn.types(table_of(n.types, c.types)) end
   if n.positions then h = h + nn.positions(table_of(n.positions, c.positions), c.first_position) end
   if c.tasks > 0 then                                               -- a norm of zeros is its bias
@@ -204,7 +222,7 @@ return function(given)
   end
   local normed = n.embedding_norm
   if normed and not c.norm_projected then h = norm(c, h, normed) end
-  if c.project or columns ~= c.hidden then h = blocks.project(h, n.project, c.hidden, c.project_bias) end
+  if c.project and not c.project_first or columns ~= c.hidden then h = blocks.project(h, n.project, c.hidden, c.project_bias) end
   if normed and c.norm_projected then h = norm(c, h, normed) end
   h = nn.embedded(h)                                                -- [T, D]
   local embedded = h

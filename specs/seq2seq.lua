@@ -32,6 +32,9 @@ local fields = {
   ffn = config.count(1, 2 ^ 20),                                    -- of the decoder
   encoder_ffn = config.count(0, 2 ^ 20, 0),                         -- 0: as the decoder
   activation = config.word(config.activations, "relu"),
+  experts = config.options({}),                                     -- count; encoder, decoder: by layer, true if its feed-forward is
+                                                                    -- that expert of names.experts ("*": its number) which
+                                                                    -- names.router chooses; bias: the router has one. Empty: none
   gated = config.flag(false),                                       -- activation(gate) * up
   norm = config.word({ "post", "pre" }, "post"),                    -- after each residual sum, or before each block
   norm_kind = config.word({ "layer", "rms" }, "layer"),
@@ -150,8 +153,22 @@ local function attention_to_source(c, s, x, source, layer)
   return project(c, nn.join_heads(y), n .. c.names.out, c.hidden, c.attention_bias)
 end
 
-local function feed_forward(c, s, x, layer)
+-- The expert of each token, times its probability.
+local function expert(c, s, x, name)                                -- x [T, D]
+  local n, e = c.names, c.experts
+  local logits = nn.linear(x, nn.weight(name .. n.router .. ".weight", { e.count, c.hidden }),
+                           e.bias and nn.weight(name .. n.router .. ".bias", { e.count }))
+  local function stack(part, rows, columns)
+    return nn.stack(name .. n.experts .. part .. ".weight", { e.count, rows, columns })
+  end
+  return nn.experts(x, nn.route(logits, { k = 1 }), {
+    up = stack(n.up, s.ffn, c.hidden), down = stack(n.down, c.hidden, s.ffn), kind = c.activation,
+  })
+end
+
+local function feed_forward(c, s, x, layer, i)
   local n, y = layer .. c.names[s.name .. "_ffn"], nil
+  if c.experts.count and c.experts[s.name][i + 1] then return expert(c, s, x, n) end
   if c.gated then
     y = nn.glu(project(c, x, n .. c.names.gate, s.ffn), project(c, x, n .. c.names.up, s.ffn), c.activation)
   else
@@ -165,7 +182,7 @@ local function encoder(c, s, embedding)
   for i = 0, c.encoder_layers - 1 do
     local layer = s.name .. c.names.layers .. i .. "."
     h = add(c, h, layer .. c.names.attention_norm, function(x) return attention(c, s, x, layer, i) end)
-    h = add(c, h, layer .. c.names.encoder_ffn_norm, function(x) return feed_forward(c, s, x, layer) end)
+    h = add(c, h, layer .. c.names.encoder_ffn_norm, function(x) return feed_forward(c, s, x, layer, i) end)
   end
   return c.final_norm and norm(c, h, s.name .. c.names.final_norm) or h
 end
@@ -176,7 +193,7 @@ local function decoder(c, s, embedding, source)
     local layer = s.name .. c.names.layers .. i .. "."
     h = add(c, h, layer .. c.names.attention_norm, function(x) return attention(c, s, x, layer, i) end)
     h = add(c, h, layer .. c.names.source_norm, function(x) return attention_to_source(c, s, x, source, layer) end)
-    h = add(c, h, layer .. c.names.decoder_ffn_norm, function(x) return feed_forward(c, s, x, layer) end)
+    h = add(c, h, layer .. c.names.decoder_ffn_norm, function(x) return feed_forward(c, s, x, layer, i) end)
   end
   if c.part == "both" then h = nn.select_last(h) end                -- [S, D]
   return c.final_norm and norm(c, h, s.name .. c.names.final_norm) or h

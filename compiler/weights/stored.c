@@ -16,10 +16,10 @@ static const struct {
     {"compressed-tensors", compressed_read, NULL},
     {"fp8", fp8_read, NULL},
     {"mxfp4", mxfp4_read, NULL},
+    {"bitnet", bitnet_read, NULL},
     {"aqlm", NULL, "codes are those of additive codebooks" STORED_ORIGINAL},
     {"auto-round", NULL, "export the model with format auto_gptq or auto_awq, and compile that"},
     {"autoround", NULL, "export the model with format auto_gptq or auto_awq, and compile that"},
-    {"bitnet", NULL, "its three values have no packed form" STORED_ORIGINAL},
     {"bitsandbytes", NULL, "its values are indices of a table of 16 numbers" STORED_ORIGINAL},
     {"eetq", NULL, "its rows are ordered for one kernel" STORED_ORIGINAL},
     {"exl2", NULL, "each row has bits of its own" STORED_ORIGINAL},
@@ -215,7 +215,7 @@ static float scale_at(const StoredCodes *m, int64_t n, int64_t g)
     const int64_t groups = m->columns / m->group;
 
     if (m->scales->elements == 1)
-        return tensor_element(m->scales, 0);
+        return m->inverse ? 1.0f / tensor_element(m->scales, 0) : tensor_element(m->scales, 0);
     return tensor_element(m->scales, (uint64_t)(m->scales_by_row ? n * groups + g : g * m->rows + n));
 }
 
@@ -249,7 +249,7 @@ static bool has_zeros(const StoredCodes *m)
 bool stored_codes(Stored *s, const char *module, const StoredCodes *m)
 {
     StoredCodes *own = arena_new(s->keep, StoredCodes);
-    const bool zeros = has_zeros(m), half = m->scales->type == DT_FP16;
+    const bool zeros = has_zeros(m), half = m->scales->type == DT_FP16 && !m->inverse;
     Coded c = {.form = {.type = m->bits == 4 ? DT_INT4 : DT_INT8,
                         .scales = half    ? zeros ? PACKED_FP16_ZEROS : PACKED_FP16
                                   : zeros ? PACKED_FP32_MINIMA
@@ -285,11 +285,11 @@ static bool replace(Stored *s)
 }
 
 /* Whether activations are quantised by those who made the checkpoint. */
-static bool has_activations(const json_t *config)
+static bool has_activations(const json_t *config, const char *method)
 {
     json_t *groups = json_object_get(config, "config_groups"), *group;
     const char *name;
-    bool any = json_is_string(json_object_get(config, "activation_scheme"));
+    bool any = json_is_string(json_object_get(config, "activation_scheme")) || strcmp(method, "bitnet") == 0;
 
     json_object_foreach(groups, name, group) any |= json_is_object(json_object_get(group, "input_activations"));
     return any;
@@ -310,7 +310,7 @@ static const char *describe(const Stored *s, const char *method)
                             numbers);
     if (!codes && !numbers)
         line = arena_printf(s->keep, "%s no matrix is", line);
-    if (has_activations(s->config))
+    if (has_activations(s->config, method))
         line = arena_printf(s->keep, "%s; its scheme for activations is not used: see precision.activations", line);
     if (s->cache || json_is_object(json_object_get(s->config, "kv_cache_scheme")))
         line = arena_printf(s->keep, "%s; its scales for the KV cache are not used: see precision.kv", line);

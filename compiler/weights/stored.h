@@ -62,6 +62,7 @@ typedef struct StoredCodes {
     int64_t rows, columns, group;         /* group: elements that share a scale in the file */
     int bits;
     bool scales_by_row; /* scales are [N,G] ([N,1], [1]), else [G,N] */
+    bool inverse;       /* the only scale divides */
     void (*row)(const struct StoredCodes *m, int64_t n, uint8_t *codes);
     uint32_t (*zero)(const struct StoredCodes *m, int64_t n, int64_t g);
 } StoredCodes;
@@ -81,12 +82,13 @@ static inline uint32_t stored_u32(const Tensor *t, int64_t i)
     return u;
 }
 
-/* The readers: words.c (GPTQ, AWQ), compressed.c, float8.c (fp8, MXFP4). */
+/* The readers: words.c (GPTQ, AWQ), compressed.c, float8.c (fp8, MXFP4), ternary.c (BitNet). */
 bool gptq_read(Stored *s);
 bool awq_read(Stored *s);
 bool compressed_read(Stored *s);
 bool fp8_read(Stored *s);
 bool mxfp4_read(Stored *s);
+bool bitnet_read(Stored *s);
 
 /* float8.c. Adds module + ".weight": a matrix of e4m3 with a scale for each block, which is kept as codes where a group of
  * elements divides both its rows and the columns of a block. */

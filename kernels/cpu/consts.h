@@ -200,6 +200,7 @@ enum {
     POSITIONS_D,
     POSITIONS_PT,
     POSITIONS_OFFSET,
+    POSITIONS_TYPES,
 };
 
 enum {

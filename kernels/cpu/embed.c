@@ -5,7 +5,7 @@
  *   w [V,D], p [P,D], s [types,D] of any storage type, y [T,D] fp32
  *
  * embed_part: of several ranks each has the P rows from id rank * P on, and zeros for other ids.
- * positions: the second term alone.
+ * positions: the second term alone, or with TYPES the third.
  *
  * Ids, positions and types come from the host, which has checked them. */
 //@ kernel  embed
@@ -31,8 +31,9 @@
 //@ kernel  positions
 //@ rank    97
 //@ args    p[P,D] $token -> y
-//@ match   y = positions(p)
-//@ consts  D: D  PT: type(p)  OFFSET: positions.offset
+//@ match   y = positions(p) | OFFSET=positions.offset TYPES=0
+//@ match   y = types(p)     | OFFSET=0 TYPES=1
+//@ consts  D: D  PT: type(p)
 //@ moves   T * D * (4 + sizeof(p))
 #ifndef LEVEL
 #define BODY "embed.c"
@@ -124,7 +125,8 @@ void AT(positions)(const CpuCall *c)
 
     cpu_share(c, c->T, &first, &last);
     for (int64_t t = first; t < last; t++) {
-        const char *row = p + (token[t].pos + c->k[POSITIONS_OFFSET]) * D * cpu_type_bytes(pt);
+        const int64_t at = c->k[POSITIONS_TYPES] ? token[t].slot : token[t].pos + c->k[POSITIONS_OFFSET];
+        const char *row = p + at * D * cpu_type_bytes(pt);
 
         for (int64_t i = 0; i < D; i += LANES) {
             const Vf v = AT(embed_load)(row, pt, i, D - i);

@@ -231,6 +231,11 @@ local classes = {
       if (config:value("hidden_act") or "xielu") == "xielu" then c.names.xielu = "mlp.act_fn" end
     end,
   },
+  BitNetForCausalLM = {
+    type = "bitnet", eps = 1e-5, kv_heads = 5, activation = "relu2", theta = 500000.0,
+    names = { out_norm = "self_attn.attn_sub_norm", down_norm = "mlp.ffn_sub_norm" },
+    set = function(config, c) same_bias(config, c, "attention_bias") end,
+  },
   ArceeForCausalLM = {
     type = "arcee", eps = 1e-5, activation = "relu2", positions = 4096, names = { gate = false },
     set = function(config, c)
@@ -559,6 +564,14 @@ local function classify(config, c, head, model)
   return of_tokens == "qa_outputs" and of_tokens or "score"
 end
 
+-- Every token sees all of the prompt. A layer's window would hold for the others alone, so a text is no longer than it.
+local function sees_prompt(c, positions)
+  c.prefix_tail = 0
+  for i, window in ipairs(c.windows or {}) do
+    if window > 0 then c.longest, c.windows[i] = math.min(c.longest or positions, window), 0 end
+  end
+end
+
 -- The fields of decoder.lua, and the longest text.
 -- encoder: the class without its head; head: with a classifier in its place: ForSequenceClassification, of the text's last
 -- token, or a head of each token
@@ -606,6 +619,7 @@ function readers.parts(config, class, encoder, head)
     attention = class.both and "full" or encoder and readers.attention(config) or nil,
   }
   class.set(config, c, positions, harmless, head)
+  if config.sees_prompt then sees_prompt(c, positions) end          -- of hf/wrappers.lua
   for i = 1, #c.left_out do                                         -- names of hf/wrappers.lua
     for _, prefix in ipairs(config.prefixes or {}) do
       table.insert(c.left_out, prefix .. string.sub(c.left_out[i], 1 + #c.names.prefix))
@@ -653,7 +667,7 @@ end
 -- Parts that nn.* does not have, by the beginning of an architecture's name.
 local lacking = {
   Lfm3 = "another kind of convolutions", JetMoe = "experts in attention", Laguna = "gates that are a softplus",
-  Doge = "gates that are a softplus", DiffLlama = "scores whose weights are computed of weights", PaliGemma = "a prefix that sees all of itself",
+  Doge = "gates that are a softplus", DiffLlama = "scores whose weights are computed of weights",
   LongcatFlash = "experts that give back their input", Mllama = "attention to images in its layers",
 }
 for _, name in ipairs { "KimiLinear", "MiniMaxForCausalLM", "MiniMaxText01", "RecurrentGemma",

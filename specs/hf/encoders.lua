@@ -411,6 +411,59 @@ local classes = {
       if c.outputs then first_token(c, "pooler.dense", "tanh", "classifier") else pooler(config, c, head, "pooler.dense") end
     end,
   },
+  -- Linears of the layers are convolutions of groups over one token
+  SqueezeBert = {
+    prefixes = { "transformer." }, classifies = true, sizes = base,
+    names = { positions = "embeddings.position_embeddings", layers = "encoder.layers.", q = "attention.query", k = "attention.key",
+              v = "attention.value", out = "post_attention.conv1d", attention_norm = "post_attention.layernorm",
+              up = "intermediate.conv1d", down = "output.conv1d", ffn_norm = "output.layernorm" },
+    set = function(config, c, positions, _, head)
+      bert_positions(config, c, positions)
+      c.groups = {}
+      for part, key in pairs { q = "q_groups", k = "k_groups", v = "v_groups", out = "post_attention_groups",
+                               up = "intermediate_groups", down = "output_groups" } do
+        local groups = config:count(key, 1, 1024, part == "out" and 1 or 4)
+        if c.hidden % groups ~= 0 or c.ffn % groups ~= 0 and (part == "up" or part == "down") then
+          config:refuse(key, "a divisor of the rows and columns of the matrix")
+        end
+        c.groups[part] = groups
+      end
+      config:only("embedding_size", "hidden_size " .. c.hidden, c.hidden)
+      config:only("layer_norm_eps", "1e-12, which norms of layers have whatever it says", 1e-12)
+      if c.outputs then first_token(c, "pooler.dense", "tanh", "classifier") else pooler(config, c, head, "pooler.dense") end
+    end,
+  },
+  MobileBert = {
+    prefixes = { "mobilebert." }, classifies = true, activation = "relu", sizes = { hidden = 512, layers = 24, heads = 4, ffn = 512 },
+    fields = { eps = false },
+    names = { positions = "embeddings.position_embeddings", project = "embeddings.embedding_transformation" },
+    set = function(config, c, positions, _, head)
+      bert_positions(config, c, positions)
+      config:value("layer_norm_eps")                                -- there is no norm
+      config:only("normalization_type", "no_norm", "no_norm")
+      c.embedding, c.neighbours = config:count("embedding_size", 1, 2 ^ 17, 128), config:flag("trigram_input", true)
+      c.project_first = c.neighbours or c.embedding ~= c.hidden
+      c.unused = { c.names.project .. ".weight", c.names.project .. ".bias" } -- of a class that always has it
+      local between, all = config:flag("use_bottleneck", true), config:flag("use_bottleneck_attention", false)
+      local width, apart = config:count("intra_bottleneck_size", 1, 2 ^ 17, 128), config:flag("key_query_shared_bottleneck", true)
+      config:only("true_hidden_size", "intra_bottleneck_size, or hidden_size without bottlenecks", between and width or c.hidden)
+      if between and not all and not apart then
+        config:refuse("key_query_shared_bottleneck", "true, or use_bottleneck_attention")
+      end
+      c.bottleneck = { between = between, width = between and width or c.hidden, values = all, apart = between and not all,
+                       count = config:count("num_feedforward_networks", 1, 1024, 4) }
+      for _, part in ipairs(not c.bottleneck.apart and { "dense", "LayerNorm" } or {}) do
+        for _, of in ipairs { ".weight", ".bias" } do
+          table.insert(c.unused, "encoder.layer.*.bottleneck.attention." .. part .. of) -- of a class that has it whatever is read
+        end
+      end
+      if c.bottleneck.width % c.heads ~= 0 then config:refuse("intra_bottleneck_size", "a multiple of num_attention_heads") end
+      local dense = config:flag("classifier_activation", true)
+      if c.outputs then first_token(c, dense and "pooler.dense" or false, "tanh", "classifier")
+      elseif dense then pooler(config, c, head, "pooler.dense")
+      elseif not rawget(hf.token_heads, head) then c.pooling = "first" end
+    end,
+  },
   RemBert = {
     prefixes = { "rembert." }, classifies = true, sizes = { hidden = 1152, layers = 32, heads = 18, ffn = 4608 },
     names = { positions = "embeddings.position_embeddings", project = "encoder.embedding_hidden_mapping_in" },

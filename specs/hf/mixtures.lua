@@ -278,6 +278,17 @@ local function bailing(type, own)
   }
 end
 
+local gpt_oss_names = { sinks = "self_attn.sinks", router = "mlp.router", expert_gate_up = "mlp.experts.gate_up_proj",
+                        expert_down = "mlp.experts.down_proj" }
+
+local function gpt_oss(config, c)
+  c.qkv_bias = config:flag("attention_bias", true)
+  c.out_bias = c.qkv_bias
+  c.experts = experts(config, 128, 4, c.ffn)
+  c.experts.order, c.experts.router_bias, c.experts.bias = "topk_softmax", true, true
+  c.experts.suffix, c.experts.transposed = "", true
+end
+
 local classes = {
   -- Ling 2.0 and Ring 2.0, as published
   BailingMoeV2ForCausalLM = bailing("bailing_moe_v2", {
@@ -885,23 +896,29 @@ local classes = {
   },
   GptOssForCausalLM = {
     type = "gpt_oss", eps = 1e-5, kv_heads = 8, head_dim = 64, theta = 150000.0, positions = 131072,
-    fields = { activation = false },
-    names = { sinks = "self_attn.sinks", router = "mlp.router", expert_gate_up = "mlp.experts.gate_up_proj",
-              expert_down = "mlp.experts.down_proj" },
+    fields = { activation = false }, names = gpt_oss_names,
     set = function(config, c)
       config:value("hidden_act") -- the class does not read it
       config:value("initial_context_length")
       if not hf.rope_object(config) then config:refuse("rope_scaling", "an object") end
       c.windows = fields.windows(config, c.layers, fields.window(config, 128), function(i) return i % 2 == 0 end)
-      c.qkv_bias = config:flag("attention_bias", true)
-      c.out_bias = c.qkv_bias
-      c.experts = experts(config, 128, 4, c.ffn)
+      gpt_oss(config, c)
       config:only("experts_per_token", "the value of num_experts_per_tok", c.experts.k)
-      local e = c.experts
-      e.order, e.router_bias, e.bias, e.suffix = "topk_softmax", true, true, ""
-      e.transposed, e.interleaved = true, true
-      e.alpha = config:number("swiglu_alpha", 1e-6, 1e6, 1.702)
-      e.limit = config:number("swiglu_limit", 1e-6, 1e6, 7.0)
+      c.experts.interleaved = true
+      c.experts.alpha = config:number("swiglu_alpha", 1e-6, 1e6, 1.702)
+      c.experts.limit = config:number("swiglu_limit", 1e-6, 1e6, 7.0)
+    end,
+  },
+  OpenAIPrivacyFilter = {                                           -- an encoder: there is no class that generates
+    type = "openai_privacy_filter", both = true, eps = 1e-5, kv_heads = 2, head_dim = 64, theta = 150000.0, style = "neighbour",
+    positions = 131072, fields = { activation = false },
+    rope = { rope_type = "yarn", rope_theta = 150000.0, factor = 32.0, beta_fast = 32.0, beta_slow = 1.0, truncate = false,
+             original_max_position_embeddings = 4096 },
+    names = gpt_oss_names,
+    set = function(config, c)
+      c.windows = fields.windows(config, c.layers, config:count("sliding_window", 1, 2 ^ 24, 128), function() return true end)
+      gpt_oss(config, c)
+      c.experts.alpha, c.experts.limit = 1.702, 7.0
     end,
   },
   Llama4ForCausalLM = {

@@ -88,12 +88,13 @@ end
 local function read_t5(config, class)
   local heads = config:count("num_heads", 1, 1024, class.attention_heads)
   local layers = config:count("num_layers", 1, 1024, class.layers)
+  if class.before then class.before(config) end
   local kind, gated = activation(config, class.activation)
   local tied = config:flag("tie_word_embeddings", true)
   local stored = config:stored("lm_head.weight")
   local c = {
     vocab = config:count("vocab_size", 2, 2 ^ 24),
-    hidden = config:count("d_model", 1, 2 ^ 17, 512),
+    hidden = config:count("d_model", 1, 2 ^ 17, class.hidden or 512),
     encoder_layers = layers,
     decoder_layers = config:count("num_decoder_layers", 1, 1024, layers),
     heads = heads,
@@ -123,7 +124,16 @@ local function read_t5(config, class)
   -- The head is the embedding unless the file has one. tie_word_embeddings says whether its input is scaled.
   if stored == nil then c.tie_embeddings = tied end
   if class.scaled then c.scale_output = config:flag("scale_decoder_outputs", tied) end
+  if class.set then class.set(config, c) end
   return c, config:count("n_positions", 1, 2 ^ 20, 512)
+end
+
+-- Layers of a side whose feed-forward has experts, by the field that counts them.
+local function sparse(config, key, layers)
+  local count, made = config:count(key, 0, 1024, 3), {}
+  local step = layers // math.max(count, 1)
+  for i = 0, layers - 1 do made[i + 1] = step > 0 and (step == 1 or i % step == 1) end
+  return made
 end
 
 -- What may follow the name of a class that has them: the part of it, of which the head makes classes.
@@ -230,6 +240,25 @@ local classes = {
   T5WithLMHeadModel = { layers = 6, attention_heads = 8, ffn = 2048, activation = "relu", scaled = true },
   MT5ForConditionalGeneration = {
     type = "mt5", layers = 8, attention_heads = 6, ffn = 1024, activation = "gated-gelu", heads = t5_heads,
+  },
+  SwitchTransformersForConditionalGeneration = {
+    type = "switch_transformers", hidden = 768, layers = 12, attention_heads = 12, ffn = 2048, activation = "relu",
+    before = function(config)
+      if config.values.num_decoder_layers == nil then config.values.num_decoder_layers = 12 end
+      if config.values.feed_forward_proj == nil then config.values.feed_forward_proj = config:value("dense_act_fn") end
+    end,
+    set = function(config, c)
+      only(config, "tie_word_embeddings", true)                     -- else each side has an embedding of its own
+      c.scale_output = true
+      c.experts = { count = config:count("num_experts", 1, 1024, 8), bias = config:flag("router_bias", false),
+                    encoder = sparse(config, "num_sparse_encoder_layers", c.encoder_layers),
+                    decoder = sparse(config, "num_sparse_decoder_layers", c.decoder_layers) }
+      c.names.encoder_ffn, c.names.decoder_ffn = "layer.1.mlp.", "layer.2.mlp."
+      c.names.router, c.names.experts = "router.classifier", "experts.expert_*."
+      config:only("router_dtype", "float32: the router's product is summed in it", "float32")
+      for _, name in ipairs { "add_router_probs", "decoder_sparse_step", "encoder_sparse_step", "expert_capacity", -- no token is left out
+                              "router_ignore_padding_tokens", "router_z_loss_coef" } do config:value(name) end
+    end,
   },
   UMT5ForConditionalGeneration = {
     type = "umt5", layers = 8, attention_heads = 6, ffn = 1024, activation = "gated-gelu", scaled = true, buckets_each = true,

@@ -13,7 +13,8 @@ local glm_asr = {
 -- Of each class the model_type of the text model, where text_config has none. flat: the text model's fields may stand beside
 -- those of images; tied: the head is the embedding if no field says it; either: it is if one of the two parts of the file says
 -- so; named: another model_type that files have for it; own: what the text model has where text_config does not say it; unscaled:
--- the field by which the class, unlike the text model's, does not scale logits; part: the field that holds all of this, beside those of speech.
+-- the field by which the class, unlike the text model's, does not scale logits; part: the field that holds all of this, beside
+-- those of speech; prompts: every token sees all of the prompt.
 local classes = {
   AudioFlamingo3ForConditionalGeneration = { "qwen2" },
   AyaVisionForConditionalGeneration = { "cohere2", tied = true, unscaled = "logit_scale" },
@@ -49,6 +50,7 @@ local classes = {
   Mistral3ForConditionalGeneration = { "mistral" },
   MusicFlamingoForConditionalGeneration = { "qwen2" },
   Ovis2ForConditionalGeneration = { "qwen2", tied = true },
+  PaliGemmaForConditionalGeneration = { "gemma", tied = true, prompts = true },
   PaddleOCRVLForConditionalGeneration = { "paddleocr_vl_text", flat = true, either = true, tied = true },
   QianfanOCRForConditionalGeneration = { "qwen3" },
   Qwen2AudioForConditionalGeneration = { "qwen2" },
@@ -104,6 +106,7 @@ local images = {
   spatial_pool_mode = true, spatial_pool_stride = true, timestamp_token_id = true, token_classification_bias = true,
   user_token_id = true, video_end_token_id = true, video_seq_length = true, video_start_token_id = true,
   visual_indicator_token_ids = true, vq_config = true,
+  _vocab_size = true, num_image_tokens = true, projection_dim = true,
   boi_token_index = true, eoi_token_index = true, image_token_id = true, image_token_index = true,
   mm_tokens_per_image = true, multimodal_projector_bias = true, projector_hidden_act = true, spatial_merge_size = true,
   vision_config = true, vision_feature_layer = true, vision_feature_select_strategy = true,
@@ -186,6 +189,12 @@ return function(config, name, types, harmless)
   if class.unscaled then text.values[class.unscaled] = 1 end
   if not rawget(types, kind) then text:refuse("model_type", "that of a decoder that ftxc reads") end
   text.tensors = config.tensors
+  if class.prompts then
+    text:only("use_bidirectional_attention", "true", true)
+    text:value("num_image_tokens")
+    text.values.use_bidirectional_attention, text.sees_prompt = nil, true
+    text.values.final_logit_softcapping = false                     -- the class does not read it
+  end
   text.values.tie_word_embeddings = is_tied(config, text, class)
   if text ~= config then
     for key in pairs(harmless) do images[key] = true end

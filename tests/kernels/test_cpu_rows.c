@@ -195,7 +195,17 @@ static void embedding(void **state)
                 for (int k = 0; k < D; k++)
                     want[t * D + k] = (float)ref_at((RefTensor){p, pt}, (int64_t)(token[t].pos + 3) * D + k);
             call(kernel_at("positions", level), (void *const[]){p, token, y},
-                 (const int64_t[]){[POSITIONS_D] = D, [POSITIONS_PT] = pt, [POSITIONS_OFFSET] = 3}, T, 2, 2);
+                 (const int64_t[]){
+                     [POSITIONS_D] = D, [POSITIONS_PT] = pt, [POSITIONS_OFFSET] = 3, [POSITIONS_TYPES] = 0},
+                 T, 2, 2);
+            assert_memory_equal(y, want, sizeof *y * T * D);
+            for (int t = 0; t < T; t++)
+                for (int k = 0; k < D; k++)
+                    want[t * D + k] = (float)ref_at((RefTensor){p, pt}, (int64_t)token[t].slot * D + k); /* the type */
+            call(kernel_at("positions", level), (void *const[]){p, token, y},
+                 (const int64_t[]){
+                     [POSITIONS_D] = D, [POSITIONS_PT] = pt, [POSITIONS_OFFSET] = 0, [POSITIONS_TYPES] = 1},
+                 T, 2, 2);
             assert_memory_equal(y, want, sizeof *y * T * D);
             free(w), free(p), free(y), free(want);
         }

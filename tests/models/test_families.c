@@ -52,7 +52,8 @@ static int read_cases(void **state)
         assert_true(n_cases < MAX_CASES);
         snprintf(path, sizeof path, "tests/models/families/%s", e->d_name);
         snprintf(c->name, sizeof c->name, "%.*s", (int)(n - 5), e->d_name);
-        c->golden = golden_json(path);
+        c->golden = twin_read(path);
+        assert_non_null(c->golden);
         n_cases++;
     }
     closedir(d);

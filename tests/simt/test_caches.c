@@ -174,7 +174,8 @@ static void gemma4(void **state)
         return;
     snprintf(folder, sizeof folder, "%.500s/simt-gemma4-twin", getenv("FTX_BUILD"));
     snprintf(path, sizeof path, "tests/models/families/gemma4.json");
-    golden = golden_json(path);
+    golden = twin_read(path);
+    assert_non_null(golden);
     twin_write(golden, folder);
     model = open_host(folder, overrides, sizeof overrides / sizeof *overrides, "gemma4", &build);
     for (size_t i = 0; i < PROMPTS; i++) {

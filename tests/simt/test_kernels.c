@@ -10,11 +10,12 @@ bool wide;
 static void add_rows(Suite *s, DType t, int C)
 {
     static const char *const ops[] = {
-        "act gelu_erf",   "act gelu_tanh", "act relu", "act relu2", "act sigmoid", "glu silu", "glu relu2",
-        "glu quick_gelu", "add",           "mul",      "gated",     "columns",     "scale",    "norm 1",
-        "norm 2",         "norm and add",  "last",     "embed",     "positions",   "scaled",   "entry",
-        "slice",          "join",          "clamp",    "limits",    "tempered",    "id",       "rms",
-        "deviation",      "places",        "xielu"};
+        "act gelu_erf", "act gelu_tanh",  "act relu", "act relu2",    "act sigmoid", "glu silu",
+        "glu relu2",    "glu quick_gelu", "add",      "mul",          "gated",       "columns",
+        "scale",        "norm 1",         "norm 2",   "norm and add", "last",        "embed",
+        "positions",    "kinds",          "scaled",   "entry",        "slice",       "join",
+        "clamp",        "limits",         "tempered", "id",           "rms",         "deviation",
+        "places",       "xielu"};
 
     for (size_t i = 0; i < LEN(ops); i++) {
         Ir g = begin();
@@ -62,7 +63,10 @@ static void add_rows(Suite *s, DType t, int C)
         else if (strcmp(op, "positions") == 0)
             add(&g, "add %%%d %%%d : [T,%d] %s", x,
                 add(&g, "positions %%%d {offset=2} : [T,%d] %s", weight(&g, "p", 70, C, t), C, type), C, type);
-        else if (strcmp(op, "places") == 0)
+        else if (strcmp(op, "kinds") == 0) {
+            add(&g, "types %%%d : [T,%d] %s", weight(&g, "s", 3, C, C < 100 ? t : DT_BF16), C, type);
+            c.encode = true;
+        } else if (strcmp(op, "places") == 0)
             add(&g, "positions %%%d {offset=2} : [T,%d] %s", weight(&g, "p", 70, C, C < 100 ? t : DT_BF16), C, type);
         else if (strcmp(op, "scaled") == 0)
             add(&g, "scale %%%d {by=1.5} : [T,%d] %s", x, C, type);

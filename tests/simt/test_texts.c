@@ -220,7 +220,8 @@ static void twin(const char *name)
     Opened o = {0};
 
     snprintf(path, sizeof path, "tests/models/families/%s.json", name);
-    o.golden = golden_json(path);
+    o.golden = twin_read(path);
+    assert_non_null(o.golden);
     snprintf(folder, sizeof folder, "%s/simt-family-%s", getenv("FTX_BUILD"), name);
     twin_write(o.golden, folder);
     snprintf(path, sizeof path, "%s/kernels", folder);

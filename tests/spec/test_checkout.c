@@ -236,7 +236,7 @@ static void test_checkout_mistakes(void **state)
         {"{" LLAMA HEADS ", \"eos_token_id\": 64}", NULL,
          "config.json: eos_token_id must be ids below vocab_size 64, got 64"},
         {"{" LLAMA HEADS ", \"head_dim\": 20}", NULL,
-         "specs/hf/decoders.lua:649: decoder: head_dim must be a "
+         "specs/hf/decoders.lua:663: decoder: head_dim must be a "
          "multiple of 8 from 16 to 576, got 20 (reading config.json)"},
         {"{" LLAMA HEADS "}", "{\"num_beams\": 100}",
          "generation_config.json: num_beams must be a whole number from 1 to 64, got 100"},

@@ -35,6 +35,8 @@ static const struct {
     {"fp8", {DT_FP8, PACKED_FP32, 128}},
     {"fp8-block", {DT_FP8, PACKED_FP32, 16}},
     {"fp8-inv", {DT_FP8, PACKED_FP32, 128}},
+    {"bitnet", {DT_INT4, PACKED_FP32, 128}},
+    {"bitnet-old", {DT_INT4, PACKED_FP32, 128}},
 };
 
 static float *read_floats(const char *name, size_t n)
@@ -222,6 +224,7 @@ static bool apply(const char *config, const char *tensors, Diag *d)
 #define PACK "{\"quant_method\":\"compressed-tensors\",\"format\":\"pack-quantized\""
 #define SCHEME(of) PACK ",\"config_groups\":{\"x\":{\"weights\":{" of "}}}}"
 #define FP8 "{\"quant_method\":\"fp8\""
+#define BITNET "{\"quant_method\":\"bitnet\""
 #define MXFP4 "{\"quant_method\":\"mxfp4\"}"
 #define CODES "a.weight_packed I32 16,8;a.weight_shape I64 2=16,64"
 #define PACKED "a.weight_packed I32 16,8;a.weight_shape I64 2;a.weight_scale F16 16,2"
@@ -233,6 +236,13 @@ static void refused(void **state)
     } bad[] = {
         {"{}", "", "has no \"quant_method\""},
         {"{\"quant_method\":\"new\"}", "", "the method \"new\" is not read; compile the original"},
+        {BITNET "}", "a.weight U8 8,64", "has no \"a.weight_scale\" beside it"},
+        {BITNET "}", "a.weight U8 8,64;a.weight_scale F32 2", "does not have one element"},
+        {BITNET "}", "a.weight U8 64;a.weight_scale F32 1", "is not a matrix"},
+        {BITNET ",\"linear_class\":\"other\"}", "", "\"linear_class\" must be bitlinear or autobitlinear"},
+        {BITNET ",\"linear_class\":\"autobitlinear\",\"quantization_mode\":\"online\"}", "",
+         "quantization_mode \"online\" rounds the weights at each step"},
+        {BITNET ",\"use_rms_norm\":true}", "", "use_rms_norm is not computed"},
         {"{\"quant_method\":\"bitsandbytes\"}", "", "bitsandbytes is not read: its values are indices of a table"},
         {"{\"quant_method\":\"torchao\"}", "", "torchao is not read: its tensors are pickled classes; compile the"},
         {"{\"quant_method\":\"hqq\"}", "", "hqq is not read"},
@@ -392,6 +402,7 @@ static void said(void **state)
         {FP8 "}", "a.weight F8_E4M3 16,64;a.weight_scale F32 16,1;a.output_scale F32 1", false, false},
         {PACK "}", "a.weight I8 16,64;a.weight_scale F16 16,1;b.v_scale F32 1", false, true},
         {PACK ",\"kv_cache_scheme\":{\"num_bits\":8}}", "a.weight I8 16,64;a.weight_scale F16 16,1", false, true},
+        {BITNET "}", "a.weight U8 8,64;a.weight_scale F32 1", true, false},
         {PACK ",\"kv_cache_scheme\":null}", "a.weight I8 16,64;a.weight_scale F16 16,1", false, false},
     };
     (void)state;

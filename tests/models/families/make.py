@@ -6,7 +6,7 @@
 
 The numbers of a tensor come from a counter: number i depends on the tensor's name and i alone. The test has the same
 generator (../lora/adapters.h), so a file holds config.json, names and shapes of the tensors, the logits after two
-prompts, and 20 greedy tokens with their margins; of an encoder the vectors of two texts. All is computed in fp32 by the model as loaded back from disk. Names
+prompts, and 20 greedy tokens with their margins; of an encoder the vectors of two texts. `packed` says how; twin.h reads it. All is computed in fp32 by the model as loaded back from disk. Names
 with "-old" have config.json as older versions of transformers wrote it."""
 import functools, json, pathlib, shutil, sys, tempfile
 import numpy, torch, transformers
@@ -112,6 +112,7 @@ IMAGES = [
     "vision_token_id", "visual_indicator_token_ids",
 ]
 
+PALIGEMMA = ["num_image_tokens", "projection_dim", "image_token_index"]
 GEMMA4 = ["moe_intermediate_size", "num_experts", "top_k_experts"]  # without experts
 
 # of MosaicML's own code
@@ -735,6 +736,9 @@ CASES = {
                                         "truncate": False, "original_max_position_embeddings": 4096},
                        **without("swiglu_limit", "swiglu_alpha", "rms_norm_eps")},
                       ["hidden_act", "initial_context_length"]),
+    "bitnet": ("BitNet", dict(SIZES, num_key_value_heads=1, rms_norm_eps=1e-3, attention_bias=True, **rope(3e3)), {}),
+    "bitnet-plain": ("BitNet", dict(SIZES, num_attention_heads=2, num_key_value_heads=2, hidden_act="silu", tie_word_embeddings=True),
+                     without("rope_parameters", "hidden_act", "rms_norm_eps") | {"hidden_act": "silu"}),
     "llama4": ("Llama4", dict(GQA, num_local_experts=5, intermediate_size=20, intermediate_size_mlp=52, floor_scale=4,
                               attn_scale=0.7, attention_chunk_size=5, no_rope_layer_interval=2,
                               interleave_moe_layer_step=2, rms_norm_eps=1e-3, **LLAMA3),
@@ -839,6 +843,16 @@ CASES = {
               dict(text_config=dict(SIZES, model_type="llama", num_key_value_heads=1, rms_norm_eps=1e-3, **rope(3e3)),
                    vision_config=CLIP, dtype="float32"), {"ignore_index": -100, **without("text_config.tie_word_embeddings")},
               (), PROMPTS, OLDER),
+    "paligemma": ("PaliGemmaForConditionalGeneration",
+                  dict(text_config=dict(GQA, model_type="gemma", rms_norm_eps=1e-3, **rope(3e3)), vision_config=dict(SIGLIP, projection_dim=56),
+                       projection_dim=56, hidden_size=56, dtype="float32"), without("text_config.tie_word_embeddings", "hidden_size", "vocab_size"), PALIGEMMA),
+    "paligemma2": ("PaliGemmaForConditionalGeneration",
+                   dict(text_config=dict(GQA, model_type="gemma2", num_attention_heads=4, rms_norm_eps=1e-3, query_pre_attn_scalar=40,
+                                         sliding_window=40, attn_logit_softcapping=3.0, final_logit_softcapping=2.0,
+                                         hidden_activation="gelu", **rope(3e3)), vision_config=dict(SIGLIP, projection_dim=56),
+                        projection_dim=56, hidden_size=56, dtype="float32"),
+                   {"text_config.layer_types": None, **without("tie_word_embeddings", "text_config.tie_word_embeddings", "hidden_size", "vocab_size")},
+                   PALIGEMMA + ["final_logit_softcapping"]),
     "llava-tied": ("LlavaForConditionalGeneration",
                    dict(text_config=dict(SIZES, model_type="qwen2", num_key_value_heads=1, tie_word_embeddings=True, **rope(3e3)),
                         vision_config=SIGLIP, dtype="float32"), without("tie_word_embeddings"), WINDOW),
@@ -1272,13 +1286,44 @@ def tensor(name, like):
 def answer(model, prompt):
     ids, margins, first = list(prompt), [], None
     for _ in range(TOKENS):
-        logits = model(torch.tensor([ids]), use_cache=False).logits[0, -1]
+        more = {}
+        if getattr(getattr(model, "config", None), "model_type", "") == "paligemma":  # as its processor says what the prompt is
+            more = dict(token_type_ids=torch.tensor([[0] * len(prompt) + [1] * (len(ids) - len(prompt))]))
+        logits = model(torch.tensor([ids]), use_cache=False, **more).logits[0, -1]
         first = logits if first is None else first
         best = logits.topk(2)
         ids.append(int(best.indices[0]))
         margins.append(float((best.values[0] - best.values[1]) / logits.abs().max()))
-    return {"ids": prompt, "logits": [float(f"{v:.7g}") for v in first.tolist()], "greedy": ids[len(prompt):],
+    return {"ids": prompt, "logits": first.tolist(), "greedy": ids[len(prompt):],
             "margins": [float(f"{m:.3g}") for m in margins]}
+
+
+def tree(tensors):
+    """Names as a tree of their parts; parts with the same below them share one entry: {"layers":{"0,1":{"q,k":[8,8]}}}."""
+    top = {}
+    for name, shape in tensors.items():
+        *path, last = name.split(".")
+        functools.reduce(lambda at, part: at.setdefault(part, {}), path, top)[last] = shape
+
+    def merged(at):
+        groups = {}
+        for part, below in at.items():
+            below = merged(below) if isinstance(below, dict) else below
+            groups.setdefault(json.dumps(below), ([], below))[0].append(part)
+        return {",".join(parts): below for parts, below in groups.values()}
+    return merged(top)
+
+
+def in_parts(numbers):
+    """Numbers as multiples of a hundred thousandth of the largest; tests compare with a tolerance of ten of these."""
+    largest = max(map(abs, numbers))
+    return {"largest": float(f"{largest:.7g}"), "parts": [round(v / largest * 1e5) for v in numbers]}
+
+
+def packed(made):
+    for given in made.get("prompts", []) + made.get("texts", []):
+        given.update({k: in_parts(given[k]) for k in ("logits", "hidden", "pooled") if k in given})
+    return json.dumps({**made, "tensors": tree(made["tensors"])}, separators=(",", ":")) + "\n"
 
 
 def config_of(kind):
@@ -1431,6 +1476,9 @@ DEBERTA = dict(SIZES, relative_attention=True, pos_att_type=["p2c", "c2p"], posi
                norm_rel_ebd="layer_norm", share_att_key=True, position_biased_input=False, layer_norm_eps=1e-3)
 ESM = dict(SIZES, layer_norm_eps=1e-3, mask_token_id=100)
 ESM_IDLE = DROPPED + ["mask_token_id", "esmfold_config", "vocab_list"]
+SQUEEZE = dict(SIZES, embedding_size=48)
+MOBILE = dict(SIZES, num_attention_heads=2, embedding_size=24, intra_bottleneck_size=32, num_feedforward_networks=3)
+MOBILE_IDLE = DROPPED + ["layer_norm_eps", "classifier_dropout"]
 JINA = dict(E, position_embedding_type="alibi")
 XLM = dict(COMMON, emb_dim=48, n_layers=2, n_heads=3, max_position_embeddings=72, layer_norm_eps=1e-3)
 XLM_IDLE = ["asm", "embed_init_std", "end_n_top", "lang_id", "mask_index", "mask_token_id", "n_langs", "sinusoidal_embeddings", "start_n_top",
@@ -1504,6 +1552,11 @@ ENCODERS = {
                        without("rms_norm_eps"), ["mask_token_id"]),
     "eurobert-mean": ("EuroBertForSequenceClassification", dict(SIZES, num_key_value_heads=3, num_labels=1, classifier_pooling="mean"),
                       {}, ["mask_token_id"]),
+    "privacy-filter": ("OpenAIPrivacyFilterForTokenClassification",
+                       dict(GQA, num_local_experts=5, num_experts_per_tok=3, sliding_window=3, rms_norm_eps=1e-3, num_labels=5, **YARN), {}),
+    "privacy-filter-states": ("OpenAIPrivacyFilterModel", dict(GQA, num_attention_heads=4, num_local_experts=6, sliding_window=4,
+                                                               num_experts_per_tok=4, attention_bias=False),
+                              without("rope_parameters", "rms_norm_eps")),
     "eurobert-tokens": ("EuroBertForTokenClassification", dict(SIZES, num_key_value_heads=1, num_labels=4), {},
                         ["mask_token_id"]),
     "esm": ("EsmModel", dict(ESM, position_embedding_type="rotary", token_dropout=True, emb_layer_norm_before=True), {}, ESM_IDLE),
@@ -1587,6 +1640,21 @@ ENCODERS = {
     "mpnet": ("MPNetModel", E, {}, DROPPED),
     "mpnet-head": ("MPNetForSequenceClassification", dict(E, num_labels=3, hidden_act="relu"), without("layer_norm_eps"),
                    DROPPED),
+    "squeezebert": ("SqueezeBertModel", dict(SQUEEZE, q_groups=2, k_groups=3, v_groups=1, post_attention_groups=4, output_groups=8),
+                    {}, DROPPED),
+    "squeezebert-head": ("SqueezeBertForSequenceClassification", dict(SQUEEZE, num_labels=3, hidden_act="relu"),
+                         without("q_groups", "k_groups", "v_groups", "post_attention_groups", "intermediate_groups", "output_groups"),
+                         DROPPED),
+    "squeezebert-tokens": ("SqueezeBertForTokenClassification", dict(SQUEEZE, num_labels=4), {}, DROPPED),
+    "mobilebert": ("MobileBertModel", dict(MOBILE), {}, MOBILE_IDLE),
+    "mobilebert-head": ("MobileBertForSequenceClassification",
+                        dict(MOBILE, use_bottleneck_attention=True, hidden_act="gelu", num_feedforward_networks=1, trigram_input=False,
+                             num_labels=3), {}, MOBILE_IDLE + ["key_query_shared_bottleneck"]),
+    "mobilebert-plain": ("MobileBertModel", dict(MOBILE, use_bottleneck=False, embedding_size=48, trigram_input=False,
+                                                 classifier_activation=False), {},
+                         MOBILE_IDLE + ["intra_bottleneck_size", "use_bottleneck_attention", "key_query_shared_bottleneck"]),
+    "mobilebert-answers": ("MobileBertForQuestionAnswering", dict(MOBILE, num_feedforward_networks=4), without("num_feedforward_networks", "hidden_act"),
+                           MOBILE_IDLE + ["classifier_activation"]),
     "clip": ("CLIPTextModelWithProjection", dict(E, projection_dim=40), {}, ["initializer_factor"]),
     "clip-plain": ("CLIPTextModel", dict(E, hidden_act="gelu", eos_token_id=66), without("layer_norm_eps"),
                    ["initializer_factor", "projection_dim"]),
@@ -1685,14 +1753,12 @@ def encode(model, ids, vector=None):
         pooled = next((out[k] for k in ("text_embeds", "pooler_output") if out.get(k) is not None), None)
         if pooled is None and model.config.model_type in ("llama", "mistral", "qwen2", "qwen3", "gpt2", "gemma3_text"):
             pooled = hidden[:, -1] if getattr(model.config, "is_causal", True) else hidden.mean(1)
-        if getattr(model.config, "use_bidirectional_attention", False) or model.config.model_type == "eurobert":
+        if getattr(model.config, "use_bidirectional_attention", False) or model.config.model_type in (
+                "eurobert", "openai_privacy_filter"):
             pooled = hidden.mean(1)
     if vector:
         pooled = vector(hidden[0])
-
-    def rounded(t):
-        return [float(f"{v:.6g}") for v in t.flatten().tolist()]
-    return {"ids": ids, "hidden": rounded(hidden), **({} if pooled is None else {"pooled": rounded(pooled)})}
+    return {"ids": ids, "hidden": hidden.flatten().tolist(), **({} if pooled is None else {"pooled": pooled.flatten().tolist()})}
 
 
 def encoder_case(kind, settings, changes, idle=(), foreign=None, how=None):
@@ -1715,6 +1781,6 @@ if __name__ == "__main__":
         if not sys.argv[1:] or name in sys.argv[1:]:
             out = encoder_case(*it, how=SENTENCES.get(name)) if name in ENCODERS else case(
                 *it, halves=HALVES if name in UNSCALED else {}, other=FOREIGN.get(name))
-            (HERE / f"{name}.json").write_text(json.dumps(out, separators=(",", ":")) + "\n")
+            (HERE / f"{name}.json").write_text(packed(out))
             margins = [m for p in out.get("prompts", []) for m in p["margins"]]
             print(name, len(out["tensors"]), "tensors", *(["least margin", min(margins)] if margins else []))

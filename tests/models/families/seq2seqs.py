@@ -10,7 +10,7 @@ import torch, transformers
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from make import HERE, TOKENS, config_of, tensor, without
+from make import HERE, TOKENS, config_of, packed, tensor, without
 
 SOURCES = [[9, 2], [3, 61, 24, 90, 11, 45, 8, 77, 30, 12, 52, 19, 66, 33, 5, 71, 14, 88, 40, 6, 97, 28, 55, 17, 83, 2]]
 MORE = 12  # new tokens of a search
@@ -31,6 +31,8 @@ GEMMA = dict(vocab_size=101, hidden_size=48, intermediate_size=88, num_hidden_la
 GEMMA_TIES = without("encoder.tie_word_embeddings", "decoder.tie_word_embeddings", "encoder.final_logit_softcapping", "vocab_size")
 GEMMA_IDLE = ["classifier_dropout_rate", "dropout_rate"]
 SEARCH = ["early_stopping", "langs", "length_penalty", "max_length"]
+SWITCH = ["add_router_probs", "decoder_sparse_step", "encoder_sparse_step", "expert_capacity", "router_ignore_padding_tokens",
+          "router_z_loss_coef", "router_jitter_noise"]
 HEAD = [("lm_head.weight", (101, 48))]
 
 # name: class, settings, generation config, changes of config.json, fields that others turn off, tensors beside the class's
@@ -56,6 +58,14 @@ CASES = {
                 dict(T5_GENERATION), without("num_heads", "d_ff", "tie_word_embeddings")),
     "umt5": ("UMT5ForConditionalGeneration", dict(T5, relative_attention_num_buckets=8, relative_attention_max_distance=9),
              dict(T5_GENERATION, num_beams=2), {}),
+    "switch": ("SwitchTransformersForConditionalGeneration",
+               dict(T5, num_experts=5, num_layers=4, num_sparse_encoder_layers=2, num_sparse_decoder_layers=3, num_decoder_layers=3,
+                    layer_norm_epsilon=1e-3, router_bias=True, relative_attention_num_buckets=8),
+               dict(T5_GENERATION, num_beams=3, num_return_sequences=2), {}, SWITCH),
+    "switch-plain": ("SwitchTransformersForConditionalGeneration",
+                     dict(T5, num_experts=8, num_heads=12, d_kv=16, num_layers=4, num_decoder_layers=3,
+                          dense_act_fn="gelu_new"), dict(T5_GENERATION),
+                     without("num_experts", "num_heads", "num_sparse_encoder_layers", "num_sparse_decoder_layers"), SWITCH),
     "m2m-100": ("M2M100ForConditionalGeneration", dict(UNEVEN),
                 dict(BART_GENERATION, num_beams=4, num_return_sequences=2, forced_bos_token_id=57, length_penalty=2.0), {}),
     "m2m-100-plain": ("M2M100ForConditionalGeneration",
@@ -124,6 +134,16 @@ def computed(name):
     return name.endswith("embed_positions.weight") or name.endswith("embed_positions.weights")
 
 
+def share_biases(model):
+    """The biases by distance of a side's first layer are those of all its layers, as in T5 and in the model that was published;
+    Switch Transformers of this version of transformers has them in the first alone."""
+    for side in (model.encoder, model.decoder):
+        first = side.block[0].layer[0].SelfAttention
+        for block in side.block[1:]:
+            own = block.layer[0].SelfAttention
+            own.has_relative_attention_bias, own.relative_attention_bias = True, first.relative_attention_bias
+
+
 def made(name, settings, changes, generation, extra):
     """The model as loaded from a folder, its config.json, and the shapes of its tensors."""
     room, of = pathlib.Path(tempfile.mkdtemp()), getattr(transformers, name)
@@ -148,6 +168,8 @@ def made(name, settings, changes, generation, extra):
     model, loaded = of.from_pretrained(room, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
     missing = [k for k in loaded["missing_keys"] if not computed(k)]
     assert not any((missing, loaded["unexpected_keys"], loaded["mismatched_keys"])), loaded
+    if name.startswith("Switch"):
+        share_biases(model)
     shutil.rmtree(room)
     return model.eval(), config, {n: list(t.shape) for n, t in sorted(tensors.items())}
 
@@ -166,7 +188,7 @@ def greedy(model, source, generation):
     if "forced_eos_token_id" in generation:
         ids[-1], margins[-1] = generation["forced_eos_token_id"], 1.0
     assert model.config.model_type != "m2m_100" or generation["pad_token_id"] not in ids, "a pad has no position"
-    return {"ids": source, "logits": [float(f"{v:.7g}") for v in found.tolist()], "greedy": ids[len(first):],
+    return {"ids": source, "logits": found.tolist(), "greedy": ids[len(first):],
             "margins": [float(f"{m:.3g}") for m in margins]}
 
 
@@ -198,6 +220,6 @@ if __name__ == "__main__":
     for name, it in CASES.items():
         if not sys.argv[1:] or name in sys.argv[1:]:
             out = case(*it)
-            (HERE / f"{name}.json").write_text(json.dumps(out, separators=(",", ":")) + "\n")
+            (HERE / f"{name}.json").write_text(packed(out))
             print(name, len(out["tensors"]), "tensors, least margin", min(min(p["margins"]) for p in out["prompts"]),
                   [[len(b["ids"]) for b in p.get("beams", [])] for p in out["prompts"]])

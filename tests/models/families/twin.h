@@ -1,8 +1,63 @@
-/* twin.h - the checkout of a file of this folder: its numbers are drawn as make.py draws them. */
+/* twin.h - reads a file of this folder, which make.py packed, and writes its checkout: the numbers are drawn as make.py draws
+ * them. */
 #ifndef FTX_TEST_TWIN_H
 #define FTX_TEST_TWIN_H
 
 #include "tests/models/lora/adapters.h"
+
+/* Names and shapes out of a tree of the parts of names: {"layers":{"0,1":{"q,k":[8,8]}}} has layers.0.q, layers.0.k,
+ * layers.1.q and layers.1.k. `prefix` is empty or ends with a dot. */
+static inline void twin_unpack_tensors(json_t *tree, const char *prefix, json_t *tensors)
+{
+    const char *parts;
+    json_t *at;
+
+    json_object_foreach(tree, parts, at)
+    {
+        for (const char *part = parts, *comma; part; part = comma ? comma + 1 : NULL) {
+            char name[300];
+
+            comma = strchr(part, ',');
+            if (snprintf(name, sizeof name, "%s%.*s%s", prefix, (int)(comma ? (size_t)(comma - part) : strlen(part)),
+                         part, json_is_object(at) ? "." : "") >= (int)sizeof name)
+                abort();
+            if (json_is_object(at))
+                twin_unpack_tensors(at, name, tensors);
+            else
+                json_object_set(tensors, name, at);
+        }
+    }
+}
+
+/* {"largest":L,"parts":[...]} -> an array of numbers: part * L / 100000. */
+static inline json_t *twin_unpack_numbers(const json_t *packed)
+{
+    const double unit = json_number_value(json_object_get(packed, "largest")) / 1e5;
+    json_t *numbers = json_array(), *part;
+    size_t i;
+
+    json_array_foreach(json_object_get(packed, "parts"), i, part)
+        json_array_append_new(numbers, json_real(json_number_value(part) * unit));
+    return numbers;
+}
+
+/* The file with flat tensors and plain numbers. NULL: it cannot be read. The caller frees it. */
+static inline json_t *twin_read(const char *path)
+{
+    static const char *const lists[] = {"prompts", "texts"}, *const packed[] = {"logits", "hidden", "pooled"};
+    json_t *twin = json_load_file(path, 0, NULL), *tensors = json_object(), *input;
+    size_t i;
+
+    twin_unpack_tensors(json_object_get(twin, "tensors"), "", tensors);
+    json_object_set_new(twin, "tensors", tensors);
+    for (size_t l = 0; l < 2; l++)
+        json_array_foreach(json_object_get(twin, lists[l]), i, input) for (size_t k = 0; k < 3; k++)
+        {
+            if (json_object_get(input, packed[k]))
+                json_object_set_new(input, packed[k], twin_unpack_numbers(json_object_get(input, packed[k])));
+        }
+    return twin;
+}
 
 /* Gains lie around 1, biases of routers around -3: below 0, so that an expert that were masked with 0 would be chosen. */
 static inline float twin_element(const char *name, size_t rank, uint64_t i)

@@ -96,6 +96,21 @@ def float8(name, n, k, rows, columns, end=".weight_scale", kind=torch.float32, s
     return t, want
 
 
+ternaries = numpy.random.default_rng(18)  # of its own: the numbers of the others stay as they are
+
+
+def ternary(name, n, k, divides):
+    """Four values in a byte, as pack_weights of transformers has them."""
+    values = ternaries.integers(-1, 2, (n, k))
+    scale = torch.tensor([float(ternaries.uniform(0.05, 0.1))]).to(torch.bfloat16)
+    s = float(scale.to(torch.float32))
+    blocks = (values + 1).astype(numpy.uint8).reshape(4, n // 4, k)
+    codes = sum(blocks[i] << (2 * i) for i in range(4)).astype(numpy.uint8)
+    stored = scale if not divides else torch.tensor([1 / s], dtype=torch.float32)
+    by = s if not divides else float(numpy.float32(1) / stored.numpy()[0])
+    return {name + ".weight": torch.from_numpy(codes), name + ".weight_scale": stored}, (values * by).astype(numpy.float32)
+
+
 def mxfp4(name, experts, n, k):
     blocks = torch.from_numpy(random.integers(0, 256, (experts, n, k // 32, 16)).astype(numpy.uint8))
     scales = torch.from_numpy(random.integers(118, 130, (experts, n, k // 32)).astype(numpy.uint8))
@@ -148,6 +163,8 @@ CASES = {
             dict(quant_method="fp8", activation_scheme="static")),
     "fp8-block": (lambda *a: float8(*a, 20, 48, end=".weight_scale_inv"),
                   dict(quant_method="fp8", activation_scheme="dynamic", weight_block_size=[20, 48], fmt="e4m3")),
+    "bitnet": (lambda *a: ternary(*a, False), dict(quant_method="bitnet", linear_class="autobitlinear", quantization_mode="offline")),
+    "bitnet-old": (lambda *a: ternary(*a, True), dict(quant_method="bitnet")),
     "fp8-inv": (lambda *a: float8(*a, 1 << 20, 1 << 20, shape=(), end=".weight_scale_inv", more=[".activation_scale"]),
                 dict(quant_method="fp8", activation_scheme="static", weight_block_size=None)),
 }
@@ -180,7 +197,7 @@ def models():
     own = {"gptq-sym": lambda *a: gptq(*a, symmetric=True, order=False),
            "gptq-v2": lambda *a: gptq(*a, group=32, v2=True), "pack-zeros": lambda *a: packed(*a, symmetric=False, kind=F16)}
     for name in ["gptq", "gptq-sym", "gptq-v2", "gptq-8", "gptq-row", "awq", "pack", "pack-zeros", "pack-8", "int8",
-                 "int8-zeros", "float", "float-block", "fp8", "fp8-block"]:
+                 "int8-zeros", "float", "float-block", "fp8", "fp8-block", "bitnet"]:
         make, quantised = own.get(name, CASES[name][0]), json.loads(json.dumps(CASES[name][1]))
         if "group_size" in quantised and quantised["group_size"] > 0:
             quantised["group_size"] = 32
