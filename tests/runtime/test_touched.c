@@ -527,7 +527,7 @@ static void test_other_kernels(void **state)
     call_part("gather_logits");
     call_part("embed_part");
     call("scale_by_position", (const int64_t[]){21, eps, 4, 1}, 4, 2);
-    call("positions", (const int64_t[]){21, DT_BF16, 2}, 4, 2);
+    call("positions", (const int64_t[]){21, DT_BF16, 2, 0}, 4, 2);
     call("slice_heads", (const int64_t[]){3, 4, 7, 3}, 4, 2);
     call("join_parts", (const int64_t[]){3, 4, 5, 1}, 4, 2);
     call("join_parts", (const int64_t[]){3, 4, 5, 3}, 4, 2);
