@@ -53,8 +53,7 @@ static const struct {
      10, false},
     {"tests/models/recurrent.lua", "storm-recurrent", /* a request that is preempted is computed from its beginning */
      "--no-weights -D limits.context=48 -D limits.tokens=12", 12, true},
-    {"tests/models/recurrent/states.lua", "storm-states", "--no-weights -D precision.weights=bf16", 0,
-     true}, /* pages of no bytes */
+    {"tests/models/recurrent/states.lua", "storm-states", "--no-weights", 0, true}, /* pages of no bytes */
     {"tests/models/tiny-bert", "storm-bert", "-D limits.sequences=4 -D limits.context=32 -D limits.tokens=40", 0,
      false},
 };
