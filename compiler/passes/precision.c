@@ -1,7 +1,7 @@
 /* precision.c - a storage type on every value.
  *
  *   matrices        precision.weights   converted from the checkpoint's type when they are packed
- *   vectors, tables fp32                they are small, and gains near 1 keep all their digits; rates of a recurrence, too
+ *   vectors, tables fp32                they are small, and gains near 1 keep all their digits
  *   activations     the compute type    kernels sum in fp32 whatever the type
  *   logits, pooled, states  fp32                and the values between the last product and them; a router's logits, too
  *   hidden          fp32                the hidden states that an encoder returns; where linear layers read them, too, these read
@@ -31,16 +31,6 @@ static void make_fp32(Graph *g, Id id)
             op != OP_ALL_REDUCE && op != OP_ALL_GATHER && op != OP_GATHER_LOGITS)
             break;
     }
-}
-
-/* Makes a weight fp32, and those of which it is computed. */
-static void make_weight_fp32(Graph *g, Id id)
-{
-    Value *v = ir_value(g, id);
-
-    v->type = DT_FP32;
-    for (int i = 0; i < IR_MAX_ARGS && v->args[i]; i++)
-        make_weight_fp32(g, v->args[i]);
 }
 
 /* Hidden states that a linear layer reads are computed once more: as fp32 no kernel takes them beside weights of 16 bits. */
@@ -81,12 +71,9 @@ void precision_apply(Graph *g, const Precision *p, DType compute)
         else
             v->type = compute;
     }
-    for (Id id = 1; id < g->values.n; id++) {
+    for (Id id = 1; id < g->values.n; id++)
         if (ir_value(g, id)->op == OP_ROUTE)
             make_fp32(g, ir_value(g, id)->args[0]);
-        if (ir_value(g, id)->op == OP_RECUR)
-            make_weight_fp32(g, ir_value(g, id)->args[4]);
-    }
     make_fp32(g, g->logits);
     make_fp32(g, g->pooled);
     make_fp32(g, g->states);
