@@ -1,4 +1,4 @@
--- group_no_table.lua:4: limits must be a table with the fields sequences, context, tokens, source, sources, logit_bias, end_ids, bad_words, masks, got 64
+-- group_no_table.lua:4: limits must be a table with the fields sequences, context, tokens, source, sources, logit_bias, end_ids, bad_words, snapshots, masks, got 64
 local ftx = require "ftx"
 local llama = require "llama"
 return ftx.model {

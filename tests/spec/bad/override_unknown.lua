@@ -1,4 +1,4 @@
--- -D limits.contxt=32: limits has no field 'contxt'; the fields are: sequences, context, tokens, source, sources, logit_bias, end_ids, bad_words, masks
+-- -D limits.contxt=32: limits has no field 'contxt'; the fields are: sequences, context, tokens, source, sources, logit_bias, end_ids, bad_words, snapshots, masks
 -- -D limits.contxt=32
 local ftx = require "ftx"
 local llama = require "llama"

@@ -1,4 +1,4 @@
--- unknown_field.lua:4: limits has no field 'sequnces'; the fields are: sequences, context, tokens, source, sources, logit_bias, end_ids, bad_words, masks
+-- unknown_field.lua:4: limits has no field 'sequnces'; the fields are: sequences, context, tokens, source, sources, logit_bias, end_ids, bad_words, snapshots, masks
 local ftx = require "ftx"
 local llama = require "llama"
 return ftx.model {
