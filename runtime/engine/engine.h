@@ -246,8 +246,8 @@ typedef struct Snapshot { /* snapshots.c */
 } Snapshot;
 
 typedef struct Snapshots {
-    Snapshot *at; /* [all] */
-    uint32_t all;
+    Snapshot *at;    /* [all] */
+    uint32_t all, n; /* n of them are about to get a page */
     uint64_t uses;
 } Snapshots;
 

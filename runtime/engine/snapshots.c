@@ -86,6 +86,7 @@ FtxStatus snapshots_enqueued(FtxEngine *e, const Flight *f, FtxError *err)
         if (at == e->snapshots.all)
             break;
         e->snapshots.at[at] = (Snapshot){.of = w->request, .pages = pages};
+        e->snapshots.n++;
         s = e->api->snapshot(e->session, at, (uint32_t)w->request->slot, false, err);
     }
     return s;
@@ -93,7 +94,7 @@ FtxStatus snapshots_enqueued(FtxEngine *e, const Flight *f, FtxError *err)
 
 void snapshots_landed(FtxEngine *e, Request *r)
 {
-    for (uint32_t i = 0; i < e->snapshots.all; i++) {
+    for (uint32_t i = 0; e->snapshots.n && i < e->snapshots.all; i++) {
         Snapshot *s = &e->snapshots.at[i];
 
         if (s->of != r || s->pages > r->known_pages)
@@ -101,6 +102,7 @@ void snapshots_landed(FtxEngine *e, Request *r)
         const int32_t page = reuse_page(e, r, s->pages - 1); /* another's, if that one was known first */
 
         s->of = NULL;
+        e->snapshots.n--;
         if (page < 0)
             continue;
         e->pages.prefix->page[page].snapshot = i + 1;
@@ -111,9 +113,11 @@ void snapshots_landed(FtxEngine *e, Request *r)
 
 void snapshots_leave(FtxEngine *e, const Request *r)
 {
-    for (uint32_t i = 0; i < e->snapshots.all; i++)
-        if (e->snapshots.at[i].of == r)
+    for (uint32_t i = 0; e->snapshots.n && i < e->snapshots.all; i++)
+        if (e->snapshots.at[i].of == r) {
             e->snapshots.at[i].of = NULL;
+            e->snapshots.n--;
+        }
 }
 
 FtxStatus snapshots_begin(FtxEngine *e, const Request *r, FtxError *err)

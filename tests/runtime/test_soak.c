@@ -198,7 +198,7 @@ static void take_any(const FtxEvent *e)
 /* A snapshot has at most one page, and a page has the snapshot that it names. */
 static void check_snapshots(const FtxEngine *e)
 {
-    uint32_t named = 0, own = 0;
+    uint32_t named = 0, own = 0, pending = 0;
 
     for (uint32_t i = 0; i < e->pages.all; i++) {
         named += e->pages.prefix->page[i].snapshot > 0;
@@ -209,7 +209,9 @@ static void check_snapshots(const FtxEngine *e)
 
         own += e->pages.prefix->page[s->page].snapshot == i + 1;
         assert_true(!s->of || s->of->state == REQUEST_RUNNING);
+        pending += s->of != NULL;
     }
+    assert_int_equal(pending, e->snapshots.n);
     assert_int_equal(named, own);
 }
 
