@@ -7,15 +7,17 @@
 //   q, k [T,KEY], v, y, a [T,H]; rate [H][KEY], shift [H] fp32
 //   state [slots][H][KEY] fp32: s of each sequence and head before its next token; zeros before its first one
 //
-// A block takes a sequence (blockIdx.x) and THREADS / 8 heads (y). Eight neighbouring lanes share a head, each with KEY / 8 of its
-// keys in registers, while the sequence's tokens of this step follow one another; q, k and v of the next token are loaded before
-// it. Lane l of a head computes dt of each 8th token, l, l + 8 ... Sums have one order for any number of tokens. Of one token
-// bound by memory, that of the state.
+// A block takes a sequence (blockIdx.x) and HEADS heads (y). Eight neighbouring lanes share a head, each with KEY / 8 of its keys in
+// registers, while the sequence's tokens of this step follow one another. They come in tiles of TILE tokens through shared memory:
+// q and k in fp32, dt and dt * v of each head; what the next tile needs is read from memory while this one is computed. The sums of
+// y wait for eight tokens (body/scan.cuh). The state is read before the previous kernel has ended. Sums have one order for any
+// number of tokens. Of one token bound by memory, that of the state; of many by the exponentials of all decays.
 #pragma once
+#include "device/block.cuh"
 #include "device/pdl.cuh"
 #include "device/vec.cuh"
 #include "device/warp.cuh"
-#include "device/io.h"
+#include "body/scan.cuh"
 
 struct SelectiveScanArgs {
     const void *q, *k, *v, *a;
@@ -26,84 +28,129 @@ struct SelectiveScanArgs {
     void *y;
 };
 
-constexpr int SCAN_LANES = 8;  // lanes that share a head
-
-// A lane's part of q and k of one token, and v of its head.
-template <class K> struct ScanToken {
-    typedef typename K::T T;
-    static constexpr int PART = K::KEY / SCAN_LANES, VEC = vec_width<T>(PART), N = PART / VEC;
-    Vec<T, VEC> q[N], k[N];
-    float v;
-
-    DEVICE void read(const SelectiveScanArgs &a, int t, int h, int lane)
-    {
-        const i64 at = (i64)t * K::KEY + lane * PART;
-#pragma unroll
-        for (int i = 0; i < N; i++) {
-            q[i] = load<VEC>((const T *)a.q + at + i * VEC);
-            k[i] = load<VEC>((const T *)a.k + at + i * VEC);
-        }
-        v = to_float(((const T *)a.v)[(i64)t * K::H + h]);
-    }
-    DEVICE float query(int i) const { return to_float(q[i / VEC][i % VEC]); }
-    DEVICE float key(int i) const { return to_float(k[i / VEC][i % VEC]); }
+template <class C> struct ScanShape {
+    static constexpr int OWN = C::KEY / SCAN_LANES, RUN = vec_width<float>(OWN), RUNS = OWN / RUN; // keys of a lane
+    static constexpr int HEADS = C::THREADS / SCAN_LANES;
+    static_assert(C::TILE % SCAN_LANES == 0 && C::TILE * HEADS % C::THREADS == 0, "threads bring as many numbers each");
 };
 
-template <class K> DEVICE float scan_dt(const SelectiveScanArgs &a, int t, int h)
-{
-    typedef typename K::T T;
-    const float x = to_float(((const T *)a.a)[(i64)t * K::H + h]) + a.shift[h];
-    const float dt = fmaxf(x > 20.0f ? x : log1pf(expf(x)), K::LOW);
-    return K::HIGH > 0.0f ? fminf(dt, K::HIGH) : dt;
-}
+struct alignas(8) ScanInput {
+    float dt, u;  // of a token and head; u = dt * v
+};
 
-template <class K> DEVICE void selective_scan(const SelectiveScanArgs &a) // K: T H KEY SCALE LOW HIGH THREADS
-{
-    typedef typename K::T T;
-    constexpr int N = K::KEY / SCAN_LANES, VEC = vec_width<float>(N);
-    launch_dependents();
-    wait_for_previous();
-    if ((int)blockIdx.x >= a.step->rows)
-        return;
-    const int lane = threadIdx.x % SCAN_LANES, at = (blockIdx.y * K::THREADS + threadIdx.x) / SCAN_LANES;
-    const int h = least(at, K::H - 1);  // lanes behind the last head read its inputs, and write nothing
-    const FtxRow row = a.rows[blockIdx.x];
-    const int end = row.q_start + row.q_len;
-    float *state = a.state + ((i64)row.slot * K::H + h) * K::KEY + lane * N;
-    Vec<float, VEC> s[N / VEC], rate[N / VEC];
-#pragma unroll
-    for (int i = 0; i < N / VEC; i++) {
-        s[i] = row.kv_len == row.q_len || at >= K::H ? zeros<float, VEC>() : load<VEC>(state + i * VEC);
-        rate[i] = load<VEC>(a.rate + (i64)h * K::KEY + lane * N + i * VEC);
-#pragma unroll
-        for (int c = 0; c < VEC; c++)
-            rate[i][c] = -expf(rate[i][c]);
-    }
-    ScanToken<K> next;
-    float steps;
-    next.read(a, row.q_start, h, lane);
-    for (int t = row.q_start; t < end; t++) {
-        const ScanToken<K> token = next;
-        const int turn = (t - row.q_start) % SCAN_LANES;
-        if (turn == 0)
-            steps = scan_dt<K>(a, least(t + lane, end - 1), h);
-        if (t + 1 < end)
-            next.read(a, t + 1, h, lane);
-        const float dt = shuffle(steps, lane_id() - lane + turn), u = dt * token.v;
-        float y = 0.0f;
+// What a thread brings of a tile: vectors of q and k, and dt and v of some tokens for one head.
+template <class C> struct ScanPart {
+    typedef ScanShape<C> P;
+    typedef typename C::T T;
+    static constexpr int VEC = vec_width<T>(C::KEY), N = ceil_div(C::TILE * C::KEY / VEC, C::THREADS);
+    static constexpr int AT_ONCE = C::THREADS / P::HEADS, INPUTS = C::TILE / AT_ONCE; // tokens of all threads; of a thread
+    Vec<T, VEC> q[N], k[N];
+    float dt[INPUTS], v[INPUTS];
+
+    static DEVICE int at(int i) { return (i * C::THREADS + threadIdx.x) * VEC; }
+    static DEVICE int token(int i) { return threadIdx.x / P::HEADS + i * AT_ONCE; }
+
+    // Tokens behind the last one are read as that one.
+    DEVICE void read(const SelectiveScanArgs &a, int first, int end, int first_head)
+    {
+        const int h = least(first_head + (int)threadIdx.x % P::HEADS, C::H - 1);
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            float &one = s[i / VEC][i % VEC];
-            one = fmaf(token.key(i), u, __fmul_rn(expf(rate[i / VEC][i % VEC] * dt), one));
-            y = fmaf(one, token.query(i), y);
+            const i64 from = (i64)least(first + at(i) / C::KEY, end - 1) * C::KEY + at(i) % C::KEY;
+            q[i] = load<VEC>((const T *)a.q + from);
+            k[i] = load<VEC>((const T *)a.k + from);
         }
-        y = K::SCALE * warp_sum<SCAN_LANES>(y);
-        if (lane == 0 && at < K::H)
-            ((T *)a.y)[(i64)t * K::H + h] = from_float<T>(y);
-    }
-    if (at >= K::H)
-        return;
 #pragma unroll
-    for (int i = 0; i < N / VEC; i++)
-        store(state + i * VEC, s[i]);
+        for (int i = 0; i < INPUTS; i++) {
+            const i64 from = (i64)least(first + token(i), end - 1) * C::H + h;
+            v[i] = to_float(((const T *)a.v)[from]);
+            dt[i] = to_float(((const T *)a.a)[from]);
+        }
+    }
+    DEVICE void write(char *shared, float shift)
+    {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            if (at(i) < C::TILE * C::KEY) {
+                store((float *)(shared + C::QUERIES_AT) + at(i), to_floats(q[i]));
+                store((float *)(shared + C::KEYS_AT) + at(i), to_floats(k[i]));
+            }
+#pragma unroll
+        for (int i = 0; i < INPUTS; i++) {
+            const float step = scan_step<C>(dt[i] + shift);
+            ((ScanInput *)(shared + C::INPUTS_AT))[token(i) * P::HEADS + threadIdx.x % P::HEADS] = ScanInput{step, step * v[i]};
+        }
+    }
+};
+
+// One token: the change of s, the lane's keys of its head, and its part of y. rate: of powers of two.
+template <class C>
+DEVICE float scan_token(const char *shared, int token, const Vec<float, ScanShape<C>::RUN> (&rate)[ScanShape<C>::RUNS],
+                        Vec<float, ScanShape<C>::RUN> (&s)[ScanShape<C>::RUNS])
+{
+    typedef ScanShape<C> P;
+    const int lane = threadIdx.x % SCAN_LANES;
+    const ScanInput input = ((const ScanInput *)(shared + C::INPUTS_AT))[token * P::HEADS + threadIdx.x / SCAN_LANES];
+    float y = 0.0f;
+#pragma unroll
+    for (int r = 0; r < P::RUNS; r++) {
+        const int at = token * C::KEY + (r * SCAN_LANES + lane) * P::RUN;
+        const Vec<float, P::RUN> q = load<P::RUN>((const float *)(shared + C::QUERIES_AT) + at);
+        const Vec<float, P::RUN> k = load<P::RUN>((const float *)(shared + C::KEYS_AT) + at);
+#pragma unroll
+        for (int i = 0; i < P::RUN; i++) {
+            s[r][i] = fmaf(k[i], input.u, __fmul_rn(exp2f(rate[r][i] * input.dt), s[r][i]));
+            y = fmaf(s[r][i], q[i], y);
+        }
+    }
+    return y;
+}
+
+template <class C> DEVICE void selective_scan(const SelectiveScanArgs &a) // C: T H KEY SCALE LOW HIGH THREADS TILE, regions
+{
+    typedef ScanShape<C> P;
+    typedef typename C::T T;
+    launch_dependents();
+    if ((int)blockIdx.x >= a.step->rows)
+        return;
+    char *shared = shared_memory();
+    const int lane = threadIdx.x % SCAN_LANES, first_head = blockIdx.y * P::HEADS, at = first_head + threadIdx.x / SCAN_LANES;
+    const int h = least(at, C::H - 1);  // lanes behind the last head compute with its rates, and write nothing
+    const FtxRow row = a.rows[blockIdx.x];
+    const int end = row.q_start + row.q_len;
+    const float shift = a.shift[least(first_head + (int)threadIdx.x % P::HEADS, C::H - 1)];
+    float *state = a.state + ((i64)row.slot * C::H + h) * C::KEY + lane * P::RUN;
+    Vec<float, P::RUN> s[P::RUNS], rate[P::RUNS];
+#pragma unroll
+    for (int r = 0; r < P::RUNS; r++) {
+        s[r] = row.kv_len == row.q_len || at >= C::H ? zeros<float, P::RUN>() : load<P::RUN>(state + r * SCAN_LANES * P::RUN);
+        rate[r] = load<P::RUN>(a.rate + (i64)h * C::KEY + (r * SCAN_LANES + lane) * P::RUN);
+#pragma unroll
+        for (int i = 0; i < P::RUN; i++)
+            rate[r][i] = -1.4426950408889634f * expf(rate[r][i]);
+    }
+    wait_for_previous();
+    ScanPart<C> part;
+    part.read(a, row.q_start, end, first_head);
+    for (int first = row.q_start; first < end; first += C::TILE) {
+        const int n = least(C::TILE, end - first);
+        part.write(shared, shift);
+        block_sync();
+        if (first + C::TILE < end)
+            part.read(a, first + C::TILE, end, first_head);
+        for (int some = 0; some < n; some += SCAN_LANES) {
+            float y[SCAN_LANES];
+#pragma unroll
+            for (int i = 0; i < SCAN_LANES; i++)
+                y[i] = some + i < n ? scan_token<C>(shared, some + i, rate, s) : 0.0f;
+            const float sum = C::SCALE * scan_sums(y);
+            if (some + lane < n && at < C::H)
+                ((T *)a.y)[(i64)(first + some + lane) * C::H + h] = from_float<T>(sum);
+        }
+        block_sync();
+    }
+#pragma unroll
+    for (int r = 0; r < P::RUNS; r++)
+        if (at < C::H)
+            store(state + r * SCAN_LANES * P::RUN, s[r]);
 }

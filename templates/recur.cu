@@ -5,8 +5,17 @@
 //@ match   y = recur(q, k, v, a, rate, shift, beta?)
 //@ consts  X: type(q)  H: H  G: G  K: K  V: V  BETA: has(beta)
 //@ consts  UNIT: recur.unit  SCALE: recur.scale  LOW: recur.low  HIGH: recur.high
+//    COLUMNS of a lane: two read q and k from shared memory for both; where one leaves SMs without work, one.
+//@ tune    COLUMNS: 1 2
+//@ prefer  COLUMNS=2 if DECODE || H * V >= 4096
+//@ prefer  COLUMNS=1
+//@ consts  TILE: 16  ONE: DECODE
+//@ shared  QUERIES TILE * K * 4
+//@ shared  KEYS    TILE * K * 4
+//@ shared  VALUES  TILE * TILE * COLUMNS * 4
+//@ shared  GATES   TILE * 16
 //@ fits    type(y) == X && H % G == 0 && K % 8 == 0 && K <= 256 && V % 8 == 0
-//@ launch  grid S, H, ceil_div(V, 16)   block 64
+//@ launch  grid S, H, ceil_div(V, 16 * COLUMNS)   block 128
 //@ moves   8 * S * H * K * V + 2 * sizeof(q) * T * (G * K + H * V)
 //@ flops   8 * T * H * K * V
 //@ overlap yes
@@ -14,7 +23,8 @@
 
 struct Config {
     using T = @X@;
-    static constexpr int H = @H@, G = @G@, KEY = @K@, VALUE = @V@, BETA = @BETA@, THREADS = 64;
+    static constexpr int H = @H@, G = @G@, KEY = @K@, VALUE = @V@, BETA = @BETA@;
+    static constexpr int THREADS = 128, ONE = @ONE@, TILE = @TILE@, COLUMNS = @COLUMNS@, @REGIONS@;
     static constexpr float UNIT = @UNIT@, SCALE = @SCALE@, LOW = @LOW@, HIGH = @HIGH@;
 };
 extern "C" __global__ void __launch_bounds__(Config::THREADS)

@@ -19,11 +19,13 @@ typedef struct Case {
     int H, G, K, V, beta;
     const char *unit;
     bool rates; /* selective_scan */
+    int columns;
 } Case;
 
-static const Case cases[] = {{"delta", "bf16", DT_BF16, 2, 1, 64, 24, 1, "1e-6f", false},
-                             {"space", "float", DT_FP32, 2, 2, 16, 40, 0, "0.0f", false},
-                             {"scan", "bf16", DT_BF16, 21, 1, 24, 1, 0, "", true}};
+static const Case cases[] = {{"delta", "bf16", DT_BF16, 2, 1, 64, 24, 1, "1e-6f", false, 1},
+                             {"delta_of_two", "bf16", DT_BF16, 2, 1, 64, 24, 1, "1e-6f", false, 2},
+                             {"space", "float", DT_FP32, 2, 2, 16, 40, 0, "0.0f", false, 2},
+                             {"scan", "bf16", DT_BF16, 21, 1, 24, 1, 0, "", true, 0}};
 enum { CASES = sizeof cases / sizeof *cases };
 
 static Build *build;
@@ -46,22 +48,24 @@ static int open_all(void **state)
         const Case *c = &cases[i];
 
         if (c->rates)
-            snprintf(text, sizeof text,
-                     "#include \"selective_scan.cuh\"\nnamespace in_%s {\nstruct Config { using T = %s; static "
-                     "constexpr int H = %d, KEY = %d, THREADS = 128; static constexpr float SCALE = 0.5f, LOW = 0.0f, "
-                     "HIGH = 0.0f; };\n"
-                     "extern \"C\" __global__ void %s(const SelectiveScanArgs a) { selective_scan<Config>(a); }\n}\n"
-                     "using in_%s::%s;\n",
-                     c->name, c->type, c->H, c->K, c->name, c->name, c->name);
+            snprintf(
+                text, sizeof text,
+                "#include \"selective_scan.cuh\"\nnamespace in_%s {\nstruct Config { using T = %s; static "
+                "constexpr int H = %d, KEY = %d, THREADS = 128, TILE = 32, QUERIES_AT = 0, KEYS_AT = TILE * KEY * 4, "
+                "INPUTS_AT = 2 * KEYS_AT; static constexpr float SCALE = 0.5f, LOW = 0.0f, HIGH = 0.0f; };\n"
+                "extern \"C\" __global__ void %s(const SelectiveScanArgs a) { selective_scan<Config>(a); }\n}\n"
+                "using in_%s::%s;\n",
+                c->name, c->type, c->H, c->K, c->name, c->name, c->name);
         else
             snprintf(
                 text, sizeof text,
                 "#include \"recur.cuh\"\nnamespace in_%s {\nstruct Config { using T = %s; static constexpr int H = "
                 "%d, G = %d, "
-                "KEY = %d, VALUE = %d, BETA = %d, THREADS = 64; static constexpr float UNIT = %s, SCALE = 0.5f, LOW = "
-                "0.0f, HIGH = 0.0f; };\n"
+                "KEY = %d, VALUE = %d, BETA = %d, COLUMNS = %d, THREADS = 128, ONE = 0, TILE = 16, QUERIES_AT = 0, "
+                "KEYS_AT = TILE * KEY * 4, VALUES_AT = 2 * KEYS_AT, GATES_AT = VALUES_AT + TILE * 16 * COLUMNS * 4; "
+                "static constexpr float UNIT = %s, SCALE = 0.5f, LOW = 0.0f, HIGH = 0.0f; };\n"
                 "extern \"C\" __global__ void %s(const RecurArgs a) { recur<Config>(a); }\n}\nusing in_%s::%s;\n",
-                c->name, c->type, c->H, c->G, c->K, c->V, c->beta, c->unit, c->name, c->name, c->name);
+                c->name, c->type, c->H, c->G, c->K, c->V, c->beta, c->columns, c->unit, c->name, c->name, c->name);
         build_add(build, c->name, text);
     }
     build_run(build);
@@ -148,8 +152,11 @@ static void launch(const Data *d, int from, int n, bool beside, float *state, ch
     const SimtLaunch l = {.kernel = build_kernel(build, d->c->name),
                           .args = arg,
                           .grid = {3, (unsigned)(d->c->rates ? (d->c->H + 15) / 16 : d->c->H),
-                                   (unsigned)(d->c->V + 15) / 16}, /* a row more than there is */
-                          .block = d->c->rates ? 128 : 64,
+                                   d->c->rates ? 1
+                                               : (unsigned)((d->c->V + 16 * d->c->columns - 1) /
+                                                            (16 * d->c->columns))}, /* a row more than there is */
+                          .block = 128,
+                          .smem = 32768,
                           .overlap = true};
 
     simt_schedule((SimtSchedule)(from % SIMT_SCHEDULES), (uint64_t)from);
