@@ -6,6 +6,7 @@
 //
 //   q, k [T,G,KEY], v, y [T,H,VALUE], a, beta [T,H]; head h has q and k of head h / (H / G); rate, shift [H] fp32
 //   state [slots][H][KEY][VALUE] fp32: S of each sequence and head before its next token; zeros before its first one
+//   rows of q, k, v, a and beta are PITCH elements apart and begin at element FROM, of which each has its own (C::Q, C::K ...)
 //   UNIT > 0: q and k are divided by sqrt(sum of squares + UNIT) first; q is times SCALE
 //
 // A block takes a sequence (blockIdx.x), a head (y) and a run of columns of S (z), which stay in registers while the sequence's
@@ -51,18 +52,19 @@ struct alignas(16) RecurGate {
 template <class C> DEVICE RecurGate recur_gate(const RecurArgs &a, int t, int h)
 {
     typedef typename C::T T;
-    const float dt = scan_step<C>(to_float(((const T *)a.a)[(i64)t * C::H + h]) + a.shift[h]);
+    const float dt = scan_step<C>(to_float(C::A::row((const T *)a.a, t)[h]) + a.shift[h]);
     return RecurGate{expf(-expf(a.rate[h]) * dt),
-                     C::BETA ? 1.0f / (1.0f + expf(-to_float(((const T *)a.beta)[(i64)t * C::H + h]))) : dt, 0.0f, 0.0f};
+                     C::BETA ? 1.0f / (1.0f + expf(-to_float(C::B::row((const T *)a.beta, t)[h]))) : dt, 0.0f, 0.0f};
 }
 
 // What a thread brings of a tile: of one token a part of q and k, and some columns of v.
 template <class C> struct RecurPart {
     typedef RecurShape<C> P;
     typedef typename C::T T;
-    static constexpr int VEC = vec_width<T>(P::OWN), N = P::OWN / VEC;
+    static constexpr int VEC = least(scan_vec<T>(P::OWN, C::Q::PITCH, C::Q::FROM), scan_vec<T>(P::OWN, C::K::PITCH, C::K::FROM));
+    static constexpr int V_VEC = scan_vec<T>(P::BRINGS, C::V::PITCH, C::V::FROM), N = P::OWN / VEC;
     Vec<T, VEC> q[N], k[N];
-    Vec<T, P::BRINGS> v;
+    Vec<T, V_VEC> v[P::BRINGS / V_VEC];
     RecurGate gate;
 
     static DEVICE int token() { return threadIdx.x / SCAN_LANES; }
@@ -73,15 +75,17 @@ template <class C> struct RecurPart {
     DEVICE void read(const RecurArgs &a, int first, int end, int h, int column)
     {
         const int t = least(first + token(), end - 1);
-        const i64 from = ((i64)t * C::G + h / (C::H / C::G)) * C::KEY;
+        const int key = h / (C::H / C::G) * C::KEY;
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            q[i] = load<VEC>((const T *)a.q + from + at(i));
-            k[i] = load<VEC>((const T *)a.k + from + at(i));
+            q[i] = load<VEC>(C::Q::row((const T *)a.q, t) + key + at(i));
+            k[i] = load<VEC>(C::K::row((const T *)a.k, t) + key + at(i));
         }
-        v = column + first_column() < C::VALUE
-                ? load<P::BRINGS>((const T *)a.v + ((i64)t * C::H + h) * C::VALUE + column + first_column())
-                : zeros<T, P::BRINGS>();
+#pragma unroll
+        for (int i = 0; i < P::BRINGS / V_VEC; i++)
+            v[i] = column + first_column() < C::VALUE
+                       ? load<V_VEC>(C::V::row((const T *)a.v, t) + h * C::VALUE + column + first_column() + i * V_VEC)
+                       : zeros<T, V_VEC>();
         gate = recur_gate<C>(a, t, h);
     }
     DEVICE void write(char *shared)
@@ -103,7 +107,9 @@ template <class C> struct RecurPart {
             store(to_q + at(i), scaled(q[i], by_q));
             store(to_k + at(i), scaled(k[i], by_k));
         }
-        store((float *)(shared + C::VALUES_AT) + token() * P::WIDE + first_column(), to_floats(v));
+#pragma unroll
+        for (int i = 0; i < P::BRINGS / V_VEC; i++)
+            store((float *)(shared + C::VALUES_AT) + token() * P::WIDE + first_column() + i * V_VEC, to_floats(v[i]));
         if (threadIdx.x % SCAN_LANES == 0)
             ((RecurGate *)(shared + C::GATES_AT))[token()] = gate;
     }

@@ -5,6 +5,7 @@
 //   s[i] = decay[i] * s[i] + k[i] * dt * v     y = SCALE * sum of s[i] * q[i]
 //
 //   q, k [T,KEY], v, y, a [T,H]; rate [H][KEY], shift [H] fp32
+//   rows of q, k, v and a are PITCH elements apart and begin at element FROM, of which each has its own (C::Q, C::K ...)
 //   state [slots][H][KEY] fp32: s of each sequence and head before its next token; zeros before its first one
 //
 // A block takes a sequence (blockIdx.x) and HEADS heads (y). Eight neighbouring lanes share a head, each with KEY / 8 of its keys in
@@ -42,7 +43,8 @@ struct alignas(8) ScanInput {
 template <class C> struct ScanPart {
     typedef ScanShape<C> P;
     typedef typename C::T T;
-    static constexpr int VEC = vec_width<T>(C::KEY), N = ceil_div(C::TILE * C::KEY / VEC, C::THREADS);
+    static constexpr int VEC = least(scan_vec<T>(C::KEY, C::Q::PITCH, C::Q::FROM), scan_vec<T>(C::KEY, C::K::PITCH, C::K::FROM));
+    static constexpr int N = ceil_div(C::TILE * C::KEY / VEC, C::THREADS);
     static constexpr int AT_ONCE = C::THREADS / P::HEADS, INPUTS = C::TILE / AT_ONCE; // tokens of all threads; of a thread
     Vec<T, VEC> q[N], k[N];
     float dt[INPUTS], v[INPUTS];
@@ -56,15 +58,15 @@ template <class C> struct ScanPart {
         const int h = least(first_head + (int)threadIdx.x % P::HEADS, C::H - 1);
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            const i64 from = (i64)least(first + at(i) / C::KEY, end - 1) * C::KEY + at(i) % C::KEY;
-            q[i] = load<VEC>((const T *)a.q + from);
-            k[i] = load<VEC>((const T *)a.k + from);
+            const int t = least(first + at(i) / C::KEY, end - 1);
+            q[i] = load<VEC>(C::Q::row((const T *)a.q, t) + at(i) % C::KEY);
+            k[i] = load<VEC>(C::K::row((const T *)a.k, t) + at(i) % C::KEY);
         }
 #pragma unroll
         for (int i = 0; i < INPUTS; i++) {
-            const i64 from = (i64)least(first + token(i), end - 1) * C::H + h;
-            v[i] = to_float(((const T *)a.v)[from]);
-            dt[i] = to_float(((const T *)a.a)[from]);
+            const int t = least(first + token(i), end - 1);
+            v[i] = to_float(C::V::row((const T *)a.v, t)[h]);
+            dt[i] = to_float(C::A::row((const T *)a.a, t)[h]);
         }
     }
     DEVICE void write(char *shared, float shift)

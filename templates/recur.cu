@@ -5,6 +5,8 @@
 //@ match   y = recur(q, k, v, a, rate, shift, beta?)
 //@ consts  X: type(q)  H: H  G: G  K: K  V: V  BETA: has(beta)
 //@ consts  UNIT: recur.unit  SCALE: recur.scale  LOW: recur.low  HIGH: recur.high
+//    Where q, k, v, a and beta lie: perhaps in the rows of what they are slices of.
+//@ consts  QP: pitch(q)  QF: from(q)  KP: pitch(k)  KF: from(k)  VP: pitch(v)  VF: from(v)  AP: pitch(a)  AF: from(a)  BP: pitch(beta)  BF: from(beta)
 //    COLUMNS of a lane: two read q and k from shared memory for both; where one leaves SMs without work, one.
 //@ tune    COLUMNS: 1 2
 //@ prefer  COLUMNS=2 if DECODE || H * V >= 4096
@@ -23,6 +25,11 @@
 
 struct Config {
     using T = @X@;
+    using Q = ScanRows<@QP@, @QF@>;
+    using K = ScanRows<@KP@, @KF@>;
+    using V = ScanRows<@VP@, @VF@>;
+    using A = ScanRows<@AP@, @AF@>;
+    using B = ScanRows<@BP@, @BF@>;
     static constexpr int H = @H@, G = @G@, KEY = @K@, VALUE = @V@, BETA = @BETA@;
     static constexpr int THREADS = 128, ONE = @ONE@, TILE = @TILE@, COLUMNS = @COLUMNS@, @REGIONS@;
     static constexpr float UNIT = @UNIT@, SCALE = @SCALE@, LOW = @LOW@, HIGH = @HIGH@;

@@ -4,6 +4,8 @@
 //@ args    q[T,1,K] k[T,1,K]:type(q) v[T,H,1]:type(q) a[T,H]:type(q) rate[H,K]:fp32 shift[H]:fp32 $step $rows $recurrent -> y[T,H,1]
 //@ match   y = recur(q, k, v, a, rate, shift)
 //@ consts  X: type(q)  H: H  K: K  SCALE: recur.scale  LOW: recur.low  HIGH: recur.high
+//    Where q, k, v and a lie: perhaps in the rows of what they are slices of.
+//@ consts  QP: pitch(q)  QF: from(q)  KP: pitch(k)  KF: from(k)  VP: pitch(v)  VF: from(v)  AP: pitch(a)  AF: from(a)
 //@ consts  TILE: K <= 32 ? 32 : 8
 //@ shared  QUERIES TILE * K * 4
 //@ shared  KEYS    TILE * K * 4
@@ -17,6 +19,10 @@
 
 struct Config {
     using T = @X@;
+    using Q = ScanRows<@QP@, @QF@>;
+    using K = ScanRows<@KP@, @KF@>;
+    using V = ScanRows<@VP@, @VF@>;
+    using A = ScanRows<@AP@, @AF@>;
     static constexpr int H = @H@, KEY = @K@, THREADS = 128, TILE = @TILE@, @REGIONS@;
     static constexpr float SCALE = @SCALE@, LOW = @LOW@, HIGH = @HIGH@;
 };

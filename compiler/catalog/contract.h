@@ -217,8 +217,10 @@ typedef struct Binding {
     const MatchLine *line;
     Id root;
     Id arg[CONTRACT_MAX_ARGS]; /* the value bound to each arg; 0: none. A companion has the value that it belongs to */
-    uint8_t form[CONTRACT_MAX_ARGS];  /* in which that value is read or written */
-    uint32_t gives;                   /* the form in which the root is written */
+    uint8_t form[CONTRACT_MAX_ARGS]; /* in which that value is read or written */
+    Id columns
+        [CONTRACT_MAX_ARGS]; /* the slice, or view of one, whose columns the kernel reads in the rows of arg; 0: arg itself */
+    uint32_t gives;          /* the form in which the root is written */
     Id covered[CONTRACT_MAX_COVERED]; /* values that the kernel computes, the root first; ids() included */
     uint32_t n_covered;
     struct {

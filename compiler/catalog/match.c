@@ -80,6 +80,26 @@ static bool attributes_agree(const Matcher *m, const Value *v)
     return true;
 }
 
+/* Whether the kernel can read an argument in the rows of a wider value: its constants ask how wide these are. */
+static bool reads_columns(const Contract *c, int arg)
+{
+    char pitch[64];
+
+    snprintf(pitch, sizeof pitch, "pitch(%.50s)", c->args.at[arg].name);
+    for (size_t i = 0; i < c->consts.n; i++)
+        if (c->consts.at[i].value.text && strstr(c->consts.at[i].value.text, pitch))
+            return true;
+    return false;
+}
+
+/* The value in whose rows the argument lies: that of which it is a slice, if the kernel reads it there, or the argument itself. */
+static Id wider(const Matcher *m, int arg, Id id)
+{
+    const Value *base = ir_value(m->f->g, ir_base(m->f->g, id));
+
+    return base->op == OP_SLICE && reads_columns(m->c, arg) ? base->args[0] : id;
+}
+
 static bool match_tree(Matcher *m, const Pattern *p, Id id, bool root)
 {
     const Value *v = ir_value(m->f->g, id);
@@ -87,19 +107,23 @@ static bool match_tree(Matcher *m, const Pattern *p, Id id, bool root)
     if (!p->op && p->arg < 0)
         return true;
     if (!p->op) {
-        if (m->b->arg[p->arg] && m->b->arg[p->arg] != id) {
-            refuse(m, "%s would have to be both %%%u and %%%u", m->c->args.at[p->arg].name, m->b->arg[p->arg], id);
+        const Id from = wider(m, p->arg, id),
+                 before = m->b->columns[p->arg] ? m->b->columns[p->arg] : m->b->arg[p->arg];
+
+        if (before && before != id) {
+            refuse(m, "%s would have to be both %%%u and %%%u", m->c->args.at[p->arg].name, before, id);
             return false;
         }
         if (v->op == OP_IDS) {
             refuse(m, "ids are not in a buffer of their own, but in $token");
             return false;
         }
-        if (!facts_param(m->f, id, p->form)) {
+        if (!facts_param(m->f, from, p->form)) {
             refuse(m, "%%%u is not written as %s", id, p->form_name);
             return false;
         }
-        m->b->arg[p->arg] = id;
+        m->b->arg[p->arg] = from;
+        m->b->columns[p->arg] = from != id ? id : 0;
         m->b->form[p->arg] = (uint8_t)p->form;
         return true;
     }
@@ -295,7 +319,7 @@ bool match_at(const ProgramFacts *f, const uint32_t *uses, const Contract *c, co
     }
     for (int names = 1; names >= 0; names--)
         for (size_t i = 0; i < c->args.n; i++)
-            if (b->arg[i] && !match_sizes(&m, &c->args.at[i], b->arg[i], names))
+            if (b->arg[i] && !match_sizes(&m, &c->args.at[i], b->columns[i] ? b->columns[i] : b->arg[i], names))
                 return false;
     for (size_t i = 0; i < c->args.n; i++) {
         const ContractArg *a = &c->args.at[i];

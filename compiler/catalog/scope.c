@@ -121,6 +121,17 @@ static int64_t quantised(const Scope *s, Id v, const char *attr)
     return ir_value(s->f->g, v)->op == OP_QUANTISE ? ir_int(ir_value(s->f->g, v), attr) : 0;
 }
 
+/* Elements of a row of v. */
+static int64_t row_elements(const Scope *s, Id v)
+{
+    const Shape shape = ir_value(s->f->g, v)->shape;
+    int64_t n = 1;
+
+    for (uint32_t i = 1; i < shape.rank; i++)
+        n *= shape.dim[i].n;
+    return n;
+}
+
 /* "has(b)" and the other functions of names.def. */
 static bool lookup_function(const Scope *s, const char *name, int64_t *value)
 {
@@ -153,6 +164,10 @@ static bool lookup_function(const Scope *s, const char *name, int64_t *value)
     case FUNCTION_logits: *value = v && v == s->f->g->logits; break;
     case FUNCTION_param:
         *value = v ? facts_param(s->f, v, s->c->args.at[i].of >= 0 ? s->c->args.at[i].form : s->b->form[i]) : 0;
+        break;
+    case FUNCTION_pitch: *value = v ? row_elements(s, v) : 0; break;
+    case FUNCTION_from:
+        *value = s->b->columns[i] ? ir_int(ir_value(s->f->g, ir_base(s->f->g, s->b->columns[i])), "from") : 0;
         break;
     case FUNCTION_group: *value = quantised(s, v, "group"); break;
     case FUNCTION_scales: *value = quantised(s, v, "scales"); break;

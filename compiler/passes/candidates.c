@@ -97,6 +97,15 @@ static void key_add(Key *k, int64_t word)
     k->at[k->n++] = word;
 }
 
+static void key_add_shape(Key *k, const Shape *s)
+{
+    key_add(k, s ? s->rank : 0);
+    for (uint32_t i = 0; s && i < s->rank; i++) {
+        key_add(k, s->dim[i].kind);
+        key_add(k, s->dim[i].n);
+    }
+}
+
 static int64_t attr_word(const Attr *a)
 {
     int64_t bits = a->i;
@@ -121,10 +130,9 @@ static Hash128 key_of(const Program *p, const Binding *b)
         key_add(&f, b->form[i]);
         key_add(&f, b->arg[i] ? facts_param(&p->facts, b->arg[i], b->form[i]) : 0);
         key_add(&f, v->op == OP_QUANTISE ? ir_int(v, "scales") : 0);
-        for (uint32_t k = 0; b->arg[i] && k < v->shape.rank; k++) {
-            key_add(&f, v->shape.dim[k].kind);
-            key_add(&f, v->shape.dim[k].n);
-        }
+        key_add_shape(&f, b->arg[i] ? &v->shape : NULL);
+        key_add_shape(&f, b->columns[i] ? &ir_value(p->facts.g, b->columns[i])->shape : NULL);
+        key_add(&f, b->columns[i] ? ir_int(ir_value(p->facts.g, ir_base(p->facts.g, b->columns[i])), "from") : 0);
     }
     for (uint32_t i = 0; i < b->n_covered; i++) {
         const Value *v = ir_value(p->facts.g, b->covered[i]);

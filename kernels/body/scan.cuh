@@ -5,6 +5,7 @@
 // three times, and ends with the sum of one token. The order is that of warp_sum<8>, for every token.
 #pragma once
 #include "device/types.cuh"
+#include "device/vec.cuh"
 #include "device/warp.cuh"
 #include "device/io.h"
 
@@ -26,6 +27,21 @@ DEVICE float scan_sums(float (&v)[SCAN_LANES])
         }
     return v[0];
 }
+
+// Elements of a vector of n that stand in rows `pitch` apart, from element `from` on.
+template <class T> constexpr DEVICE int scan_vec(int n, int pitch, int from)
+{
+    int vec = vec_width<T>(n);
+    while ((pitch | from) % vec)
+        vec /= 2;
+    return vec;
+}
+
+// Rows that lie in those of a wider matrix.
+template <int PITCH_, int FROM_> struct ScanRows {
+    static constexpr int PITCH = PITCH_, FROM = FROM_;
+    template <class T> static DEVICE const T *row(const T *x, int t) { return x + (i64)t * PITCH + FROM; }
+};
 
 // The length of a time step: softplus(x), at least LOW, at most HIGH > 0.
 template <class C> DEVICE float scan_step(float x)

@@ -263,6 +263,8 @@ static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
     for (int i = 0; i < IR_MAX_ARGS; i++)
         if (v->args[i] && ir_value(g, v->args[i])->op != OP_IDS && !is_cache(ir_value(g, v->args[i])->op))
             a[i] = evaluate(s, v->args[i], false, w);
+    if (ir_op_is_view(v->op))
+        return a[0];
     n = ir_shape_elements(v->shape, s->T, s->S);
     M = n / (v->shape.dim[v->shape.rank - 1].n ? v->shape.dim[v->shape.rank - 1].n : 1);
     y = arena_alloc(s->keep, (size_t)n * 4 + 16);
