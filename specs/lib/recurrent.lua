@@ -83,15 +83,16 @@ function recurrent.delta(c, x, name)                                -- x [T, D]
   local mixed = nn.act(nn.convolve(nn.linear(x, qkv), taps), c.activation)
   local q, k = heads_of(mixed, 0, o.k_heads, o.k_dim), heads_of(mixed, o.k_heads * o.k_dim, o.k_heads, o.k_dim)
   local v = heads_of(mixed, 2 * o.k_heads * o.k_dim, o.v_heads, o.v_dim)
+  local gates = nn.linear(x, nn.concat(b, a))                       -- [T, 2*H]
   local options = {
     rate = nn.weight(name .. n.delta_rate, { o.v_heads }), shift = nn.weight(name .. n.delta_shift, { o.v_heads }),
-    beta = nn.linear(x, b), unit = 1e-6, scale = o.k_dim ^ -0.5,
+    beta = nn.slice(gates, 0, o.v_heads), unit = 1e-6, scale = o.k_dim ^ -0.5,
   }
   if o.doubled then                                                 -- the product of k and v is doubled, the state is not
     local function unit(x, scale) return scale * o.k_dim ^ -0.5 * nn.rmsnorm(x, nil, 1e-6 / o.k_dim) end
     q, k, v, options.unit = unit(q, 1), unit(k, 2 ^ 0.5), 2 ^ 0.5 * v, nil
   end
-  local y = nn.recur(q, k, v, nn.linear(x, a), options)                           -- [T, H, V]
+  local y = nn.recur(q, k, v, nn.slice(gates, o.v_heads, o.v_heads), options)     -- [T, H, V]
   y = nn.join_heads(nn.rmsnorm(y, nn.weight(name .. n.delta_norm .. ".weight", { o.v_dim }), o.eps))
   return linear(nn.glu(nn.linear(x, z), y, "silu"), name .. n.delta_out, c.hidden)
 end
@@ -143,9 +144,9 @@ function recurrent.selective(c, x, name)                            -- x [T, D]
   local values, z = half(0), half(I)                                -- [T, I]
   values = nn.act(nn.convolve(values, nn.weight(name .. n.mamba_conv .. ".weight", { I, o.width }),
                               o.conv_bias and nn.weight(name .. n.mamba_conv .. ".bias", { I })), o.activation)
-  local of = nn.weight(name .. n.selective_in .. ".weight", { o.rank + 2 * o.state, I })
+  local all = linear(values, name .. n.selective_in, o.rank + 2 * o.state)
   local function part(from, count, norm)
-    local y = nn.linear(values, nn.rows(of, from, count))
+    local y = nn.slice(all, from, count)
     return o.eps and nn.rmsnorm(y, n[norm] and nn.weight(name .. n[norm] .. ".weight", { count }), o.eps) or y
   end
   local steps = part(0, o.rank, "selective_dt_norm")                -- [T, rank]
