@@ -5,7 +5,7 @@
 
 `prompts` are sources. `logits` are those after the decoder's start token and a forced first token; `greedy` are the tokens
 behind them, a forced last one included. `beams`: what generate makes with the generation config alone."""
-import functools, json, pathlib, re, shutil, sys, tempfile
+import copy, functools, json, pathlib, re, shutil, sys, tempfile
 import torch, transformers
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -61,7 +61,8 @@ CASES = {
     "switch": ("SwitchTransformersForConditionalGeneration",
                dict(T5, num_experts=5, num_layers=4, num_sparse_encoder_layers=2, num_sparse_decoder_layers=3, num_decoder_layers=3,
                     layer_norm_epsilon=1e-3, router_bias=True, relative_attention_num_buckets=8),
-               dict(T5_GENERATION, num_beams=3, num_return_sequences=2), {}, SWITCH),
+               dict(T5_GENERATION, num_beams=3, num_return_sequences=2), {}, SWITCH, (),
+               [[9, 2], [96, 27, 27, 96, 91, 53, 86, 30, 86, 95, 30, 1]]),  # the second far from where another expert is chosen
     "switch-plain": ("SwitchTransformersForConditionalGeneration",
                      dict(T5, num_experts=8, num_heads=12, d_kv=16, num_layers=4, num_decoder_layers=3,
                           dense_act_fn="gelu_new"), dict(T5_GENERATION),
@@ -202,10 +203,22 @@ def beams(model, source, eos, **more):
     return found
 
 
-def case(name, settings, generation, changes, idle=(), extra=()):
+def away(model, prompt, start):
+    """How far the logits of the first token are from those of fp32, as a part of the largest of those."""
+    want = torch.tensor(prompt["logits"])
+    got = model(torch.tensor([prompt["ids"]]), decoder_input_ids=torch.tensor([start]), use_cache=False).logits[0, -1].float()
+    return float(f"{float((got - want).abs().max() / want.abs().max()):.3g}")
+
+
+def case(name, settings, generation, changes, idle=(), extra=(), sources=SOURCES):
     model, config, tensors = made(name, settings, changes, generation, extra)
     with torch.no_grad():
-        prompts = [greedy(model, s, generation) for s in SOURCES]
+        prompts = [greedy(model, s, generation) for s in sources]
+        if name.startswith("Switch"):  # of two experts that are nearly as good the other may be chosen in 16 bits
+            for half, dtype in {"bf16": torch.bfloat16, "fp16": torch.float16}.items():
+                rounded = copy.deepcopy(model).to(dtype)
+                for p in prompts:
+                    p[half] = away(rounded, p, [generation["decoder_start_token_id"]])
         if "num_beams" in generation:
             for p in prompts:
                 p["beams"] = beams(model, p["ids"], generation["eos_token_id"])
