@@ -11,7 +11,7 @@
 //@ consts  THREADS: min(128, round_up(ceil_div(C, VEC), 32))
 //    RUN: tokens of a run. Few tokens fill the GPU only with short runs.
 //@ tune    RUN: 1 4 8 16 32
-//@ prefer  RUN=1 if DECODE
+//@ prefer  RUN=1 if DECODE || T_MAX <= 64
 //@ prefer  RUN=4 if T_MAX <= 512
 //@ prefer  RUN=16
 //@ fits    type(y) == X && C % VEC == 0 && VEC * sizeof(x) <= 16 && VEC * TAPS <= 32
