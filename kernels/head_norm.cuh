@@ -1,8 +1,9 @@
-// head_norm.cuh - root-mean-square norm and layer norm of each head of a token, as norm.cuh of each row.
+// head_norm.cuh - root-mean-square norm and layer norm of each head of a token, as norm.cuh of each row; with MUL the product of
+// the norm and another value.
 //
-//   x, y [T, H, E]    g, c [E] fp32, or [H, E] where each head has its own (OWN_G, OWN_C); c NULL with NORM = 1
+//   x, y, z [T, H, E]    g, c [E] fp32, or [H, E] where each head has its own (OWN_G, OWN_C); c NULL with NORM = 1
 //
-// A warp takes one head; it reads it twice, the second time from the cache. Memory bound.
+// A warp takes one head; it reads it twice, the second time from the cache. z is on its way meanwhile. Memory bound.
 #pragma once
 #include "device/io.h"
 #include "device/pdl.cuh"
@@ -11,6 +12,7 @@
 struct HeadNormArgs {
     const void *x;
     const float *g, *c, *own_g, *own_c;
+    const void *z;
     const FtxStep *step;
     void *y;
 };
@@ -27,12 +29,21 @@ template <class K> DEVICE void head_norm(const HeadNormArgs &a)
     const T *x = (const T *)a.x + (i64)at * K::E;
     T *y = (T *)a.y + (i64)at * K::E;
     const float *g = K::OWN_G ? a.own_g + head * K::E : a.g, *c = K::OWN_C ? a.own_c + head * K::E : a.c;
+    const T *z = (const T *)a.z + (i64)at * K::E;
+    Vec<T, VEC> by; // of a head of up to 32 * VEC elements all that the lane needs of z
+    if (K::MUL && lane_id() * VEC < K::E)
+        by = load<VEC>(z + lane_id() * VEC);
     const RowStat stat = row_stat<K::NORM, K::E>(x, K::EPS);
     for (int e = lane_id() * VEC; e < K::E; e += 32 * VEC) {
         Vec<float, VEC> f = to_floats(load<VEC>(x + e));
+        if (K::MUL && e >= 32 * VEC)
+            by = load<VEC>(z + e);
 #pragma unroll
-        for (int i = 0; i < VEC; i++)
+        for (int i = 0; i < VEC; i++) {
             f[i] = K::NORM == 2 ? norm_apply(f[i], stat, g[e + i], c[e + i]) : f[i] * stat.scale * g[e + i];
+            if constexpr (K::MUL)
+                f[i] *= to_float(by[i]);
+        }
         store(y + e, from_floats<T>(f));
     }
 }

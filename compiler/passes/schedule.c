@@ -51,7 +51,9 @@ static const char *role(const Graph *g, Id v)
     case OP_ATTEND_CROSS: return "attention to the source";
     case OP_EXPERT_LINEAR: return "experts";
     case OP_EXPERT_SUM: return "experts, down";
-    case OP_IDS: return NULL;
+    case OP_IDS:
+    case OP_SPLIT_HEADS:
+    case OP_JOIN_HEADS: return NULL;
     default: return ir_op_name(value->op);
     }
 }

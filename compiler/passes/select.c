@@ -291,6 +291,8 @@ static bool cover(Cover *c, Id *missing)
     for (Id v = 1; v < g->values.n; v++) {
         Candidates all = {0};
 
+        if (ir_op_is_view(ir_value(g, v)->op)) /* a match may go through it */
+            c->uses[v] = c->readers[v];
         if (!is_computed(c, v))
             continue;
         c->uses[v] = is_deferred(c, v) ? 1 : c->readers[v];

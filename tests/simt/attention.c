@@ -461,7 +461,8 @@ static void add_append_norm(Suite *s, DType t, DType kv, int E, int rot, int per
     take(s, &g, &c, "append, normed");
 }
 
-static void add_head_norm(Suite *s, DType t, int H, int E, int kind, bool own_gain, bool own_bias)
+/* kind 1: root mean square, with `by` times another value; 2: layer norm. */
+static void add_head_norm(Suite *s, DType t, int H, int E, int kind, bool own_gain, bool own_bias, bool by)
 {
     Ir g = begin();
     Case c = {0};
@@ -469,9 +470,13 @@ static void add_head_norm(Suite *s, DType t, int H, int E, int kind, bool own_ga
     const int bias = kind == 1 ? 0 : own_bias ? weight(&g, "b", H, E, t) : weight(&g, "b", E, 0, t);
 
     mixed_step(&c);
-    if (kind == 1)
-        add(&g, "rmsnorm %%%d %%%d {eps=1e-5} : [T,%d,%d] %s", x, gain, H, E, dtype_name(t));
-    else
+    if (kind == 1) {
+        const int y = add(&g, "rmsnorm %%%d %%%d {eps=1e-5} : [T,%d,%d] %s", x, gain, H, E, dtype_name(t));
+
+        if (by)
+            add(&g, "mul %%%d %%%d : [T,%d] %s", add(&g, "join_heads %%%d : [T,%d] %s", y, H * E, dtype_name(t)),
+                input(&g, H * E, t), H * E, dtype_name(t));
+    } else
         add(&g, "layernorm %%%d %%%d %%%d {eps=1e-5} : [T,%d,%d] %s", x, gain, bias, H, E, dtype_name(t));
     take(s, &g, &c, "norm of heads");
 }
@@ -531,8 +536,9 @@ void parts(void **state)
         add_rope(s, types[t], 3, 40, t == 1 ? 12 : 40, "half", "all");
         add_rope(s, types[t], 1, 22, t == 1 ? 22 : 6, "neighbour", "all");
         add_rope(s, types[t], 2, 24, 24, "half", t == 1 ? "prefix" : "rest");
-        add_head_norm(s, types[t], 3, (const int[]){24, 128, 20}[t], 1, t == 1, false);
-        add_head_norm(s, types[t], 2, (const int[]){72, 40, 288}[t], 2, t > 0, t > 1);
+        add_head_norm(s, types[t], 3, (const int[]){24, 128, 20}[t], 1, t == 1, false, false);
+        add_head_norm(s, types[t], 2, (const int[]){72, 40, 288}[t], 2, t > 0, t > 1, false);
+        add_head_norm(s, types[t], 3, (const int[]){20, 128, 264}[t], 1, t == 1, false, true);
         add_head_parts(s, types[t], 3, 24, 0, 10);
         add_head_parts(s, types[t], 3, 16, 1, 8);
         add_head_parts(s, types[t], 2, 7, 2, 300);

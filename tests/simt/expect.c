@@ -298,6 +298,11 @@ static RefTensor evaluate(Scene *s, Id id, bool root, Wanted *w)
                     a[1], (int)M, C, y);
         break;
     case OP_XIELU: ref_xielu(a[0], a[1], n, y); break;
+    case OP_SPLIT_HEADS:
+    case OP_JOIN_HEADS:
+        for (int64_t i = 0; i < n; i++)
+            y[i] = (float)ref_at(a[0], i);
+        break;
     case OP_CLAMP: ref_clamp(a[0], ir_float(v, "low"), ir_float(v, "high"), n, y); break;
     case OP_GLU_CLAMPED: ref_glu_clamped(a[0], ir_float(v, "alpha"), ir_float(v, "limit"), (int)M, C, y); break;
     case OP_SCALE_BY_POSITION:

@@ -111,19 +111,58 @@ static void add_neighbours(Suite *s, DType t, int C, int from, int count, bool r
     take(s, &g, &c, "neighbours");
 }
 
-/* Sums over a token and those before it: prompts shorter and longer than their reach, chunks of prompts, single tokens. */
-static void add_convolve(Suite *s, DType t, DType w, int C, int taps, bool bias)
-{
-    Ir g = begin();
-    Case c = {0};
-    const int x = input(&g, C, t), m = weight(&g, "w", C, taps, w);
+/* Sums over a token and those before it, with an activation behind them or not. */
+typedef struct Convolution {
+    DType t, w;
+    int C, taps;
+    bool bias;
+    const char *act; /* "": none */
+    int run;         /* tokens of a run */
+    int rows; /* of a decode step; 0: generated tokens, prompts shorter and longer than the taps' reach, chunks of prompts */
+} Convolution;
 
-    if (bias)
-        add(&g, "convolve %%%d %%%d %%%d {layer=0} : [T,%d] %s", x, m, weight(&g, "b", C, 0, w), C, dtype_name(t));
+static void add_convolve(Suite *s, const Convolution *v)
+{
+    static const int mixed[][2] = {{1, 1}, {1, 17}, {2, 2}, {3, 30}, {9, 40}, {1, 5}, {20, 20}};
+    const char *type = dtype_name(v->t);
+    Ir g = begin();
+    Case c = {.use = {{"RUN", v->run}}, .n_use = v->run ? 1 : 0};
+    const int x = input(&g, v->C, v->t), w = weight(&g, "w", v->C, v->taps, v->w);
+    char bias[16] = "-", name[100];
+
+    if (v->bias)
+        snprintf(bias, sizeof bias, "%%%d", weight(&g, "b", v->C, 0, v->w));
+    const int y = add(&g, "convolve %%%d %%%d %s {layer=0} : [T,%d] %s", x, w, bias, v->C, type);
+
+    if (*v->act)
+        add(&g, "act %%%d {kind=\"%s\"} : [T,%d] %s", y, v->act, v->C, type);
+    if (v->rows)
+        decode_step(&c, v->rows);
     else
-        add(&g, "convolve %%%d %%%d - {layer=0} : [T,%d] %s", x, m, C, dtype_name(t));
-    set_rows(&c, 6, 2, (const int[][2]){{1, 1}, {1, 17}, {2, 2}, {3, 30}, {1, 5}, {20, 20}});
-    take(s, &g, &c, "convolve");
+        set_rows(&c, 7, 2, mixed);
+    snprintf(name, sizeof name, "convolve %s C=%d taps=%d %s run=%d rows=%d", type, v->C, v->taps, v->act, v->run,
+             v->rows);
+    take(s, &g, &c, name);
+}
+
+static void add_convolutions(Suite *s)
+{
+    static const Convolution some[] = {
+        {DT_FP32, DT_FP32, 36, 3, false, "", 0, 0},      {DT_BF16, DT_BF16, 264, 4, true, "silu", 4, 0},
+        {DT_FP16, DT_FP16, 130, 2, true, "", 16, 0},     {DT_BF16, DT_FP32, 1032, 3, false, "silu", 16, 0},
+        {DT_FP32, DT_BF16, 72, 16, true, "", 4, 0},      {DT_BF16, DT_BF16, 37, 5, true, "gelu_tanh", 8, 0},
+        {DT_FP16, DT_FP16, 36, 4, false, "silu", 32, 0}, {DT_BF16, DT_BF16, 72, 4, false, "silu", 1, 0},
+        {DT_BF16, DT_BF16, 264, 4, false, "silu", 0, 7}, {DT_FP32, DT_FP32, 130, 16, true, "", 16, 0},
+        {DT_FP16, DT_BF16, 34, 12, false, "relu", 4, 0},
+    };
+
+    for (size_t i = 0; i < LEN(some); i++)
+        add_convolve(s, &some[i]);
+    for (int t = 0; t < 3 && wide; t++)
+        for (int taps = 2; taps <= 16; taps++)
+            for (int run = 1; run <= 32; run *= run == 1 ? 4 : 2)
+                add_convolve(s, &(Convolution){types[t], types[(t + taps) % 3], 30 + taps * 7 % 11, taps, taps % 2 == 0,
+                                               run % 3 == 1 ? "silu" : "", run, 0});
 }
 
 static void rows(void **state)
@@ -135,11 +174,7 @@ static void rows(void **state)
     add_neighbours(s, DT_BF16, 264, -2, 5, false);
     add_neighbours(s, DT_FP16, 130, -1, 1, true);
     add_neighbours(s, DT_BF16, 72, 1, 2, true);
-    add_convolve(s, DT_FP32, DT_FP32, 36, 3, false);
-    add_convolve(s, DT_BF16, DT_BF16, 264, 4, true);
-    add_convolve(s, DT_FP16, DT_FP16, 130, 2, true);
-    add_convolve(s, DT_BF16, DT_FP32, 1032, 3, false);
-    add_convolve(s, DT_FP32, DT_BF16, 72, 16, true);
+    add_convolutions(s);
     add_previous(s, DT_FP32, DT_BF16, 36);
     add_previous(s, DT_BF16, DT_BF16, 1032);
     add_previous(s, DT_FP16, DT_FP32, 130);
