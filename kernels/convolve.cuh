@@ -1,6 +1,7 @@
 // convolve.cuh - of each column a sum over a token and those before it in its sequence, and an activation of it
 //
 //   x, y [T, C]     w [C, TAPS], b [C] or absent     y[t, c] = act(b[c] + sum of w[c, TAPS-1-j] * x[t-j, c])
+//   x lies in rows of PITCH elements, from element FROM on
 //   recurrent [slots][TAPS-1][C]: the last rows of x of each sequence before the step, then with it
 //
 // A thread computes VEC columns of a run of tokens; blocks along y share the columns. Each token of a decode row is a run of its
@@ -45,16 +46,16 @@ template <class K> DEVICE void convolve_weights(const ConvolveArgs &a, int c, Co
         to.b = to_floats(load<K::VEC>((const typename K::B *)a.b + c));
 }
 
-// N tokens, whose rows are x and y. before: the rows before the first, then those before the token that follows.
+// N tokens from t on, columns from c on. before: the rows before the first, then those before the token that follows.
 template <class K, int N>
-DEVICE void convolve_tokens(const ConvolveArgs &a, i64 at, const ConvolveWeights<K> &by, Vec<float, K::VEC> (&before)[K::TAPS - 1])
+DEVICE void convolve_tokens(const ConvolveArgs &a, i64 t, int c, const ConvolveWeights<K> &by, Vec<float, K::VEC> (&before)[K::TAPS - 1])
 {
     typedef typename K::T T;
     constexpr int VEC = K::VEC, KEPT = K::TAPS - 1;
     Vec<T, VEC> row[N];
 #pragma unroll
     for (int n = 0; n < N; n++)
-        row[n] = load<VEC>((const T *)a.x + at + (i64)n * K::C);
+        row[n] = load<VEC>((const T *)a.x + (t + n) * K::PITCH + K::FROM + c);
 #pragma unroll
     for (int n = 0; n < N; n++) {
         const Vec<float, VEC> now = to_floats(row[n]);
@@ -67,14 +68,14 @@ DEVICE void convolve_tokens(const ConvolveArgs &a, i64 at, const ConvolveWeights
 #pragma unroll
         for (int e = 0; e < VEC; e++)
             sum[e] = activate<K::ACT>(K::BIAS ? sum[e] + by.b[e] : sum[e]);
-        store((T *)a.y + at + (i64)n * K::C, from_floats<T>(sum));
+        store((T *)a.y + (t + n) * K::C + c, from_floats<T>(sum));
 #pragma unroll
         for (int k = 0; k < KEPT; k++)
             before[k] = k + 1 < KEPT ? before[k + 1 < KEPT ? k + 1 : k] : now;
     }
 }
 
-template <class K> DEVICE void convolve(const ConvolveArgs &a) // K: T W B C TAPS BIAS ACT VEC RUN THREADS
+template <class K> DEVICE void convolve(const ConvolveArgs &a) // K: T W B C PITCH FROM TAPS BIAS ACT VEC RUN THREADS
 {
     typedef typename K::T T;
     constexpr int VEC = K::VEC, KEPT = K::TAPS - 1, N = K::RUN < 4 ? K::RUN : 4;
@@ -98,26 +99,26 @@ template <class K> DEVICE void convolve(const ConvolveArgs &a) // K: T W B C TAP
         int stop = last - row.q_start < row.q_len ? last - row.q_start : row.q_len; // of the sequence's tokens: i to stop
         if (i == 0 && stop < from_state)
             stop = from_state;
-        const T *x = (const T *)a.x + (i64)row.q_start * K::C + c;
+        const T *x = (const T *)a.x + (i64)row.q_start * K::PITCH + K::FROM + c;
         float *state = a.recurrent + (i64)row.slot * KEPT * K::C + c;
         Vec<float, VEC> before[KEPT];
 #pragma unroll
         for (int k = 0; k < KEPT; k++)
             if (i)
-                before[k] = to_floats(load<VEC>(x + (i64)(i - KEPT + k) * K::C));
+                before[k] = to_floats(load<VEC>(x + (i64)(i - KEPT + k) * K::PITCH));
             else // a new sequence finds what another left
                 before[k] = row.kv_len == row.q_len ? zeros<float, VEC>() : load<VEC>(state + (i64)k * K::C);
         int n = i;
         for (; n + N <= stop; n += N)
-            convolve_tokens<K, N>(a, (i64)(row.q_start + n) * K::C + c, by, before);
+            convolve_tokens<K, N>(a, row.q_start + n, c, by, before);
         if constexpr (N > 1)
             for (; n < stop; n++)
-                convolve_tokens<K, 1>(a, (i64)(row.q_start + n) * K::C + c, by, before);
+                convolve_tokens<K, 1>(a, row.q_start + n, c, by, before);
         if (i == 0)
 #pragma unroll
             for (int k = 0; k < KEPT; k++)
                 store(state + (i64)k * K::C,
-                      row.q_len <= KEPT ? before[k] : to_floats(load<VEC>(x + (i64)(row.q_len - KEPT + k) * K::C)));
+                      row.q_len <= KEPT ? before[k] : to_floats(load<VEC>(x + (i64)(row.q_len - KEPT + k) * K::PITCH)));
         t = row.q_start + stop;
     }
 }

@@ -80,19 +80,19 @@ end
 function recurrent.delta(c, x, name)                                -- x [T, D]
   local n, o = c.names, c.delta
   local qkv, taps, z, b, a = delta_weights(c, name)
-  local mixed = nn.act(nn.convolve(nn.linear(x, qkv), taps), c.activation)
+  local all, columns, H = nn.linear(x, nn.concat(qkv, b, a)), 2 * o.k_heads * o.k_dim + o.v_heads * o.v_dim, o.v_heads
+  local mixed = nn.act(nn.convolve(nn.slice(all, 0, columns), taps), c.activation)
   local q, k = heads_of(mixed, 0, o.k_heads, o.k_dim), heads_of(mixed, o.k_heads * o.k_dim, o.k_heads, o.k_dim)
   local v = heads_of(mixed, 2 * o.k_heads * o.k_dim, o.v_heads, o.v_dim)
-  local gates = nn.linear(x, nn.concat(b, a))                       -- [T, 2*H]
   local options = {
     rate = nn.weight(name .. n.delta_rate, { o.v_heads }), shift = nn.weight(name .. n.delta_shift, { o.v_heads }),
-    beta = nn.slice(gates, 0, o.v_heads), unit = 1e-6, scale = o.k_dim ^ -0.5,
+    beta = nn.slice(all, columns, H), unit = 1e-6, scale = o.k_dim ^ -0.5,
   }
   if o.doubled then                                                 -- the product of k and v is doubled, the state is not
     local function unit(x, scale) return scale * o.k_dim ^ -0.5 * nn.rmsnorm(x, nil, 1e-6 / o.k_dim) end
     q, k, v, options.unit = unit(q, 1), unit(k, 2 ^ 0.5), 2 ^ 0.5 * v, nil
   end
-  local y = nn.recur(q, k, v, nn.slice(gates, o.v_heads, o.v_heads), options)     -- [T, H, V]
+  local y = nn.recur(q, k, v, nn.slice(all, columns + H, H), options)             -- [T, H, V]
   y = nn.join_heads(nn.rmsnorm(y, nn.weight(name .. n.delta_norm .. ".weight", { o.v_dim }), o.eps))
   return linear(nn.glu(nn.linear(x, z), y, "silu"), name .. n.delta_out, c.hidden)
 end
@@ -109,9 +109,13 @@ local function mamba_parts(c, x, name)
     local y = nn.linear(x, nn.rows(w, from, count), b and nn.rows(b, from, count))
     return scales and i and scales[i] * y or y
   end
-  local z, dt = part(0, inner, 1), part(2 * inner + 2 * group, o.heads, 5)
-  if not scales then return z, part(inner, inner + 2 * group), dt end
-  return z, nn.join(nn.join(part(inner, inner, 2), part(2 * inner, group, 3)), part(2 * inner + group, group, 4)), dt
+  local z, columns = part(0, inner, 1), inner + 2 * group
+  if not scales then
+    local rest = part(inner, columns + o.heads)                     -- read in place by the convolution and by the recurrence
+    return z, nn.slice(rest, 0, columns), nn.slice(rest, columns, o.heads)
+  end
+  return z, nn.join(nn.join(part(inner, inner, 2), part(2 * inner, group, 3)), part(2 * inner + group, group, 4)),
+         part(2 * inner + 2 * group, o.heads, 5)
 end
 
 function recurrent.mamba(c, x, name)                                -- x [T, D]

@@ -42,7 +42,8 @@ static int open_all(void **state)
         snprintf(
             text, sizeof text,
             "#include \"convolve.cuh\"\nnamespace in_%s {\nstruct Config { using T = float; using W = bf16; using B = "
-            "bf16; static constexpr int C = %d, TAPS = %d, BIAS = 1, ACT = 5, VEC = 4, RUN = %d, THREADS = 32; };\n"
+            "bf16; static constexpr int C = %d, PITCH = C, FROM = 0, TAPS = %d, BIAS = 1, ACT = 5, VEC = 4, RUN = %d, "
+            "THREADS = 32; };\n"
             "extern \"C\" __global__ void %s(const ConvolveArgs a) { convolve<Config>(a); }\n}\nusing in_%s::%s;\n",
             name, COLUMNS, TAPS, runs[i], name, name, name);
         build_add(build, name, text);

@@ -119,6 +119,7 @@ typedef struct Convolution {
     const char *act; /* "": none */
     int run;         /* tokens of a run */
     int rows; /* of a decode step; 0: generated tokens, prompts shorter and longer than the taps' reach, chunks of prompts */
+    int from; /* > 0: x is a slice, behind so many columns of a value that has 12 more */
 } Convolution;
 
 static void add_convolve(Suite *s, const Convolution *v)
@@ -127,7 +128,9 @@ static void add_convolve(Suite *s, const Convolution *v)
     const char *type = dtype_name(v->t);
     Ir g = begin();
     Case c = {.use = {{"RUN", v->run}}, .n_use = v->run ? 1 : 0};
-    const int x = input(&g, v->C, v->t), w = weight(&g, "w", v->C, v->taps, v->w);
+    const int all = input(&g, v->from ? v->from + v->C + 12 : v->C, v->t);
+    const int x = v->from ? add(&g, "slice %%%d {count=%d from=%d} : [T,%d] %s", all, v->C, v->from, v->C, type) : all;
+    const int w = weight(&g, "w", v->C, v->taps, v->w);
     char bias[16] = "-", name[100];
 
     if (v->bias)
@@ -140,20 +143,21 @@ static void add_convolve(Suite *s, const Convolution *v)
         decode_step(&c, v->rows);
     else
         set_rows(&c, 7, 2, mixed);
-    snprintf(name, sizeof name, "convolve %s C=%d taps=%d %s run=%d rows=%d", type, v->C, v->taps, v->act, v->run,
-             v->rows);
+    snprintf(name, sizeof name, "convolve %s C=%d taps=%d %s run=%d rows=%d from=%d", type, v->C, v->taps, v->act,
+             v->run, v->rows, v->from);
     take(s, &g, &c, name);
 }
 
 static void add_convolutions(Suite *s)
 {
     static const Convolution some[] = {
-        {DT_FP32, DT_FP32, 36, 3, false, "", 0, 0},      {DT_BF16, DT_BF16, 264, 4, true, "silu", 4, 0},
-        {DT_FP16, DT_FP16, 130, 2, true, "", 16, 0},     {DT_BF16, DT_FP32, 1032, 3, false, "silu", 16, 0},
-        {DT_FP32, DT_BF16, 72, 16, true, "", 4, 0},      {DT_BF16, DT_BF16, 37, 5, true, "gelu_tanh", 8, 0},
-        {DT_FP16, DT_FP16, 36, 4, false, "silu", 32, 0}, {DT_BF16, DT_BF16, 72, 4, false, "silu", 1, 0},
-        {DT_BF16, DT_BF16, 264, 4, false, "silu", 0, 7}, {DT_FP32, DT_FP32, 130, 16, true, "", 16, 0},
-        {DT_FP16, DT_BF16, 34, 12, false, "relu", 4, 0},
+        {DT_FP32, DT_FP32, 36, 3, false, "", 0, 0, 0},      {DT_BF16, DT_BF16, 264, 4, true, "silu", 4, 0, 0},
+        {DT_FP16, DT_FP16, 130, 2, true, "", 16, 0, 0},     {DT_BF16, DT_FP32, 1032, 3, false, "silu", 16, 0, 0},
+        {DT_FP32, DT_BF16, 72, 16, true, "", 4, 0, 0},      {DT_BF16, DT_BF16, 37, 5, true, "gelu_tanh", 8, 0, 0},
+        {DT_FP16, DT_FP16, 36, 4, false, "silu", 32, 0, 0}, {DT_BF16, DT_BF16, 72, 4, false, "silu", 1, 0, 0},
+        {DT_BF16, DT_BF16, 264, 4, false, "silu", 0, 7, 0}, {DT_FP32, DT_FP32, 130, 16, true, "", 16, 0, 0},
+        {DT_FP16, DT_BF16, 34, 12, false, "relu", 4, 0, 0}, {DT_BF16, DT_BF16, 72, 4, true, "silu", 16, 0, 8},
+        {DT_FP32, DT_BF16, 36, 3, false, "", 4, 0, 3},
     };
 
     for (size_t i = 0; i < LEN(some); i++)
@@ -162,7 +166,7 @@ static void add_convolutions(Suite *s)
         for (int taps = 2; taps <= 16; taps++)
             for (int run = 1; run <= 32; run *= run == 1 ? 4 : 2)
                 add_convolve(s, &(Convolution){types[t], types[(t + taps) % 3], 30 + taps * 7 % 11, taps, taps % 2 == 0,
-                                               run % 3 == 1 ? "silu" : "", run, 0});
+                                               run % 3 == 1 ? "silu" : "", run, 0, 0});
 }
 
 static void rows(void **state)
