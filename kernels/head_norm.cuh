@@ -38,9 +38,10 @@ template <class K> DEVICE void head_norm(const HeadNormArgs &a)
         Vec<float, VEC> f = to_floats(load<VEC>(x + e));
         if (K::MUL && e >= 32 * VEC)
             by = load<VEC>(z + e);
+        const Vec<float, VEC> gain = load<VEC>(g + e), shift = K::NORM == 2 ? load<VEC>(c + e) : zeros<float, VEC>();
 #pragma unroll
         for (int i = 0; i < VEC; i++) {
-            f[i] = K::NORM == 2 ? norm_apply(f[i], stat, g[e + i], c[e + i]) : f[i] * stat.scale * g[e + i];
+            f[i] = K::NORM == 2 ? norm_apply(f[i], stat, gain[i], shift[i]) : f[i] * stat.scale * gain[i];
             if constexpr (K::MUL)
                 f[i] *= to_float(by[i]);
         }
