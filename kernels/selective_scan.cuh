@@ -108,7 +108,7 @@ DEVICE float scan_token(const char *shared, int token, const Vec<float, ScanShap
     return y;
 }
 
-template <class C> DEVICE void selective_scan(const SelectiveScanArgs &a) // C: T H KEY SCALE LOW HIGH THREADS TILE, regions
+template <class C> DEVICE void selective_scan(const SelectiveScanArgs &a) // C: T H KEY SCALE LOW HIGH THREADS TILE, regions; ONE: each sequence brings one token
 {
     typedef ScanShape<C> P;
     typedef typename C::T T;
@@ -135,16 +135,16 @@ template <class C> DEVICE void selective_scan(const SelectiveScanArgs &a) // C: 
     ScanPart<C> part;
     part.read(a, row.q_start, end, first_head);
     for (int first = row.q_start; first < end; first += C::TILE) {
-        const int n = least(C::TILE, end - first);
+        const int n = C::ONE ? 1 : least(C::TILE, end - first);
         part.write(shared, shift);
         block_sync();
-        if (first + C::TILE < end)
+        if (!C::ONE && first + C::TILE < end)
             part.read(a, first + C::TILE, end, first_head);
         for (int some = 0; some < n; some += SCAN_LANES) {
             float y[SCAN_LANES];
 #pragma unroll
             for (int i = 0; i < SCAN_LANES; i++)
-                y[i] = some + i < n ? scan_token<C>(shared, some + i, rate, s) : 0.0f;
+                y[i] = (C::ONE ? i == 0 : some + i < n) ? scan_token<C>(shared, some + i, rate, s) : 0.0f;
             const float sum = C::SCALE * scan_sums(y);
             if (some + lane < n && at < C::H)
                 ((T *)a.y)[(i64)(first + some + lane) * C::H + h] = from_float<T>(sum);

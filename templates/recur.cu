@@ -11,13 +11,15 @@
 //@ tune    COLUMNS: 1 2
 //@ prefer  COLUMNS=2 if DECODE || H * V >= 4096
 //@ prefer  COLUMNS=1
-//@ consts  TILE: 16  ONE: DECODE
-//@ shared  QUERIES TILE * K * 4
-//@ shared  KEYS    TILE * K * 4
+//    BUFFER: bytes of a tile in shared memory; the next one lies behind it.
+//@ consts  TILE: 16  ONE: DECODE  BUFFER: TILE * ((2 * K + 8 + TILE * COLUMNS) * 4 + 16)
+//@ shared  QUERIES TILE * (K + 4) * 4
+//@ shared  KEYS    TILE * (K + 4) * 4
 //@ shared  VALUES  TILE * TILE * COLUMNS * 4
 //@ shared  GATES   TILE * 16
+//@ shared  NEXT    ONE ? 0 : BUFFER
 //@ fits    type(y) == X && H % G == 0 && K % 8 == 0 && K <= 256 && V % 8 == 0
-//@ launch  grid S, H, ceil_div(V, 16 * COLUMNS)   block 128
+//@ launch  grid S, H, ceil_div(V, 16 * COLUMNS)   block ONE ? 128 : 256
 //@ moves   8 * S * H * K * V + 2 * sizeof(q) * T * (G * K + H * V)
 //@ flops   8 * T * H * K * V
 //@ overlap yes
@@ -31,8 +33,8 @@ struct Config {
     using A = ScanRows<@AP@, @AF@>;
     using B = ScanRows<@BP@, @BF@>;
     static constexpr int H = @H@, G = @G@, KEY = @K@, VALUE = @V@, BETA = @BETA@;
-    static constexpr int THREADS = 128, ONE = @ONE@, TILE = @TILE@, COLUMNS = @COLUMNS@, @REGIONS@;
+    static constexpr int ONE = @ONE@, TILE = @TILE@, COLUMNS = @COLUMNS@, BUFFER = @BUFFER@, @REGIONS@;
     static constexpr float UNIT = @UNIT@, SCALE = @SCALE@, LOW = @LOW@, HIGH = @HIGH@;
 };
-extern "C" __global__ void __launch_bounds__(Config::THREADS)
+extern "C" __global__ void __launch_bounds__(Config::ONE ? 128 : 256, Config::ONE ? 1 : 2)
 @NAME@(const RecurArgs a) { recur<Config>(a); }

@@ -6,7 +6,7 @@
 //@ consts  X: type(q)  H: H  K: K  SCALE: recur.scale  LOW: recur.low  HIGH: recur.high
 //    Where q, k, v and a lie: perhaps in the rows of what they are slices of.
 //@ consts  QP: pitch(q)  QF: from(q)  KP: pitch(k)  KF: from(k)  VP: pitch(v)  VF: from(v)  AP: pitch(a)  AF: from(a)
-//@ consts  TILE: K <= 32 ? 32 : 8
+//@ consts  ONE: DECODE  TILE: K <= 32 && !ONE ? 32 : 8
 //@ shared  QUERIES TILE * K * 4
 //@ shared  KEYS    TILE * K * 4
 //@ shared  INPUTS  TILE * 16 * 8
@@ -23,7 +23,7 @@ struct Config {
     using K = ScanRows<@KP@, @KF@>;
     using V = ScanRows<@VP@, @VF@>;
     using A = ScanRows<@AP@, @AF@>;
-    static constexpr int H = @H@, KEY = @K@, THREADS = 128, TILE = @TILE@, @REGIONS@;
+    static constexpr int H = @H@, KEY = @K@, THREADS = 128, ONE = @ONE@, TILE = @TILE@, @REGIONS@;
     static constexpr float SCALE = @SCALE@, LOW = @LOW@, HIGH = @HIGH@;
 };
 extern "C" __global__ void __launch_bounds__(Config::THREADS)

@@ -48,24 +48,26 @@ static int open_all(void **state)
         const Case *c = &cases[i];
 
         if (c->rates)
-            snprintf(
-                text, sizeof text,
-                "#include \"selective_scan.cuh\"\nnamespace in_%s {\nstruct Config { using T = %s; using Q = "
-                "ScanRows<%d, 0>; "
-                "using K = Q; using V = ScanRows<%d, 0>; using A = V; static "
-                "constexpr int H = %d, KEY = %d, THREADS = 128, TILE = 32, QUERIES_AT = 0, KEYS_AT = TILE * KEY * 4, "
-                "INPUTS_AT = 2 * KEYS_AT; static constexpr float SCALE = 0.5f, LOW = 0.0f, HIGH = 0.0f; };\n"
-                "extern \"C\" __global__ void %s(const SelectiveScanArgs a) { selective_scan<Config>(a); }\n}\n"
-                "using in_%s::%s;\n",
-                c->name, c->type, c->K, c->H, c->H, c->K, c->name, c->name, c->name);
+            snprintf(text, sizeof text,
+                     "#include \"selective_scan.cuh\"\nnamespace in_%s {\nstruct Config { using T = %s; using Q = "
+                     "ScanRows<%d, 0>; "
+                     "using K = Q; using V = ScanRows<%d, 0>; using A = V; static "
+                     "constexpr int H = %d, KEY = %d, THREADS = 128, ONE = 0, TILE = 32, QUERIES_AT = 0, KEYS_AT = "
+                     "TILE * KEY * 4, "
+                     "INPUTS_AT = 2 * KEYS_AT; static constexpr float SCALE = 0.5f, LOW = 0.0f, HIGH = 0.0f; };\n"
+                     "extern \"C\" __global__ void %s(const SelectiveScanArgs a) { selective_scan<Config>(a); }\n}\n"
+                     "using in_%s::%s;\n",
+                     c->name, c->type, c->K, c->H, c->H, c->K, c->name, c->name, c->name);
         else
             snprintf(
                 text, sizeof text,
                 "#include \"recur.cuh\"\nnamespace in_%s {\nstruct Config { using T = %s; using Q = ScanRows<%d, "
                 "0>; using K = Q; using V = ScanRows<%d, 0>; using A = ScanRows<%d, 0>; using B = A; static constexpr "
                 "int H = %d, G = %d, "
-                "KEY = %d, VALUE = %d, BETA = %d, COLUMNS = %d, THREADS = 128, ONE = 0, TILE = 16, QUERIES_AT = 0, "
-                "KEYS_AT = TILE * KEY * 4, VALUES_AT = 2 * KEYS_AT, GATES_AT = VALUES_AT + TILE * 16 * COLUMNS * 4; "
+                "KEY = %d, VALUE = %d, BETA = %d, COLUMNS = %d, ONE = 0, TILE = 16, QUERIES_AT = 0, "
+                "KEYS_AT = TILE * (KEY + 4) * 4, VALUES_AT = 2 * KEYS_AT, GATES_AT = VALUES_AT + TILE * 16 * COLUMNS * "
+                "4, "
+                "BUFFER = GATES_AT + TILE * 16; "
                 "static constexpr float UNIT = %s, SCALE = 0.5f, LOW = 0.0f, HIGH = 0.0f; };\n"
                 "extern \"C\" __global__ void %s(const RecurArgs a) { recur<Config>(a); }\n}\nusing in_%s::%s;\n",
                 c->name, c->type, c->G * c->K, c->H * c->V, c->H, c->H, c->G, c->K, c->V, c->beta, c->columns, c->unit,
@@ -159,7 +161,7 @@ static void launch(const Data *d, int from, int n, bool beside, float *state, ch
                                    d->c->rates ? 1
                                                : (unsigned)((d->c->V + 16 * d->c->columns - 1) /
                                                             (16 * d->c->columns))}, /* a row more than there is */
-                          .block = 128,
+                          .block = d->c->rates ? 128 : 256,
                           .smem = 32768,
                           .overlap = true};
 
