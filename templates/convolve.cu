@@ -1,7 +1,7 @@
 // convolve.cu - contract and instance of convolve.cuh: a sum over a token and those before it, of each column
 //@ kernel  convolve
 //@ rank    438
-//@ args    x[T,C] w[C,TAPS] b[C] $step $rows $token $recurrent -> y
+//@ args    x[T,C] w[C,TAPS] b[C] $step $rows $token $recurrent -> y:type(x)
 //@ match   y = convolve(x, w, b?)
 //@ consts  X: type(x)  W: type(w)  B: type(b)  C: C  TAPS: TAPS  THREADS: min(128, round_up(C, 32))
 //@ fits    type(y) == X

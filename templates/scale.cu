@@ -1,7 +1,7 @@
 // scale.cu - contract and instance of act.cuh: activations times a constant
 //@ kernel  scale
 //@ rank    420
-//@ args    x[M,C] $step -> y
+//@ args    x[M,C] $step -> y:type(x)
 //@ match   y = scale(x)
 //@ consts  X: type(x)  C: C  ROWS_S: rows(x)  THREADS: min(256, round_up(ceil_div(C, 16 / sizeof(x)), 32))
 //@ consts  BY: scale.by
