@@ -75,14 +75,21 @@ static int types_of(Op op)
     }
 }
 
-/* Whether a value that is fp32 would have a reader that cannot read it so. inside: values that become fp32, too. */
-static bool has_other_readers(const Graph *g, Id id, const bool *inside)
+/* Whether reader r can read its argument i in fp32. inside: values that are to be fp32. */
+static bool reads_fp32(const Graph *g, Id r, int i, const bool *inside)
+{
+    const int types = types_of(ir_value(g, r)->op);
+
+    return (inside[r] && types & CARRIES) || (i == 0 && types & READS);
+}
+
+static bool all_read_fp32(const Graph *g, Id id, const bool *inside)
 {
     for (Id r = id + 1; r < g->values.n; r++)
         for (int i = 0; i < IR_MAX_ARGS; i++)
-            if (ir_value(g, r)->args[i] == id && !inside[r] && (i > 0 || !(types_of(ir_value(g, r)->op) & READS)))
-                return true;
-    return false;
+            if (ir_value(g, r)->args[i] == id && !reads_fp32(g, r, i, inside))
+                return false;
+    return true;
 }
 
 /* Marks the values from a result back to the last products. False: they cannot all be fp32. */
@@ -111,7 +118,7 @@ static bool make_fp32(Graph *g, Id result, bool always)
         return true;
     can = mark(g, result, inside);
     for (Id id = 1; id <= result; id++)
-        can &= !inside[id] || !has_other_readers(g, id, inside);
+        can &= !inside[id] || all_read_fp32(g, id, inside);
     for (Id id = 1; id <= result && (can || always); id++)
         if (inside[id])
             ir_value(g, id)->type = DT_FP32;
@@ -142,7 +149,7 @@ static Id fp32_beside(Graph *g, Id id)
 
     if (!id || ir_value(g, id)->type == DT_FP32)
         return id;
-    if (!(types_of(ir_value(g, id)->op) & WRITES) || has_other_readers(g, id, none))
+    if (!(types_of(ir_value(g, id)->op) & WRITES) || !all_read_fp32(g, id, none))
         return append_fp32(g, id);
     ir_value(g, id)->type = DT_FP32;
     return id;
