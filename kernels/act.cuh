@@ -1,6 +1,6 @@
 // act.cuh - element by element: activations, gated units, sums, products, scales, copies of columns. Memory bound.
 //
-//   x, a, b, y  [M, C]  row-major (glu: x [M, 2C])      one type, computed in fp32
+//   x, a, b, y  [M, C]  row-major (glu: x [M, 2C])      one type (scale: y may have another), computed in fp32
 //   mul_by: b [M], w [C] fp32
 //
 // blockIdx.x is the row; blocks along y share its columns, each thread taking vectors of up to 16 bytes.
@@ -116,16 +116,17 @@ template <class K> DEVICE void join(const TwoArgs &a)
     });
 }
 
-// y[m,i] = x[m,i] * BY
+// y[m,i] = x[m,i] * BY, y of type OUT
 template <class K> DEVICE void scale(const OneArgs &a)
 {
     typedef typename K::T T;
-    constexpr int VEC = vec_width<T>(K::C);
+    typedef typename K::OUT O;
+    constexpr int VEC = least(vec_width<T>(K::C), vec_width<O>(K::C));
     for_vectors<K, VEC>(a.step, [&](i64 row, int at) {
         Vec<float, VEC> f = to_floats(load<VEC>((const T *)a.x + row * K::C + at));
 #pragma unroll
         for (int i = 0; i < VEC; i++)
             f[i] *= K::BY;
-        store((T *)a.y + row * K::C + at, from_floats<T>(f));
+        store((O *)a.y + row * K::C + at, from_floats<O>(f));
     });
 }

@@ -1,7 +1,7 @@
 // act.cu - contract and instance of act.cuh: an activation function, element by element
 //@ kernel  act
 //@ rank    10
-//@ args    x[M,C] $step -> y
+//@ args    x[M,C] $step -> y:type(x)
 //@ match   y = act(x)
 //@ consts  X: type(x)  C: C  ROWS_S: rows(x)  THREADS: min(256, round_up(ceil_div(C, 16 / sizeof(x)), 32))
 //@ consts  KIND: act.kind

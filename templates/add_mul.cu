@@ -1,7 +1,7 @@
 // add_mul.cu - contract and instance of act.cuh: the sum or the product of two activations
 //@ kernel  add_mul
 //@ rank    20
-//@ args    a[M,C] b[M,C] $step -> y
+//@ args    a[M,C] b[M,C]:type(a) $step -> y:type(a)
 //@ match   y = add(a, b)    | MUL=0
 //@ match   y = mul(a, b)    | MUL=1
 //@ consts  X: type(a)  C: C  ROWS_S: rows(a)  THREADS: min(256, round_up(ceil_div(C, 16 / sizeof(a)), 32))

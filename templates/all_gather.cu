@@ -1,7 +1,7 @@
 // all_gather.cu - contract and instance of all_gather.cuh: columns of all ranks of a tensor-parallel model
 //@ kernel  all_gather
 //@ rank    1120
-//@ args    x[M,C] $peers $exchange $step -> y[M,N]
+//@ args    x[M,C] $peers $exchange $step -> y[M,N]:type(x)
 //@ match   y = all_gather(x)
 //@ match   y = gather_logits(x)
 //@ consts  X: type(x)  C: C  COLUMNS: N  RANKS: RANKS  ROWS_S: rows(x)

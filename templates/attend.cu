@@ -1,7 +1,7 @@
 // attend.cu - contract and instance of attend.cuh: attention that no other kernel computes
 //@ kernel  attend
 //@ rank    42
-//@ args    q[T,H,E] keys[T,G,E] values[T,G,E] bias[H,P]:fp32 slopes[H]:fp32 sinks[H]:fp32 $step $rows $token $pages $k $v $cross_k $cross_v $owner by_query[T,H,N] by_key[T,H,N] -> y
+//@ args    q[T,H,E] keys[T,G,E]:type(q) values[T,G,E]:type(q) bias[H,P]:fp32 slopes[H]:fp32 sinks[H]:fp32 $step $rows $token $pages $k $v $cross_k $cross_v $owner by_query[T,H,N]:type(q) by_key[T,H,N]:type(q) -> y:type(q)
 //@ match   y = attend(q, keys, values?, bias, slopes?, sinks?)  | SPAN=P
 //@ match   y = attend(q, keys, values?, -, slopes?, sinks?)
 //@ match   y = attend(q, keys, values, -, -, -, by_query, by_key)  | REACH=N

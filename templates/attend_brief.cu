@@ -2,7 +2,7 @@
 //@ kernel  attend_brief
 //@ rank    40
 //@ rows    decode
-//@ args    q[T,H,E] $step $rows $pages $k $v $owner -> y
+//@ args    q[T,H,E] $step $rows $pages $k $v $owner -> y:type(q)
 //@ match   y = attend_paged(q, _?)
 //@ consts  X: type(q)  KV: type($k)  HEADS: H  KV_HEADS: attend_paged.kv_heads  HEAD_DIM: E
 //@ consts  PAGE: BLOCK  LENGTH: CONTEXT  SCALE: attend_paged.scale  SOFTCAP: attend_paged.softcap

@@ -1,7 +1,7 @@
 // attend_cross.cu - contract and instance of attend_cross.cuh: tokens of a decoder over their sources
 //@ kernel  attend_cross
 //@ rank    50
-//@ args    q[T,N] c[T,G,E] $step $rows $token $cross_k $cross_v -> y
+//@ args    q[T,N] c[T,G,E]:type(q) $step $rows $token $cross_k $cross_v -> y:type(q)
 //@ match   y = attend_cross(q, c)
 //@ consts  X: type(q)  KV: type($cross_k)  HEADS: attend_cross.heads  KV_HEADS: attend_cross.kv_heads
 //@ consts  HEAD_DIM: attend_cross.head_dim  SCALE: attend_cross.scale  LENGTH: SOURCE

@@ -8,8 +8,8 @@
 //@ plain:  rank 60
 //@ beams:  rank 70
 //@ rows    decode
-//@ plain:  args q[T,H,E] $step $rows $pages $k $v -> y
-//@ beams:  args q[T,H,E] $step $rows $pages $k $v $owner -> y
+//@ plain:  args q[T,H,E] $step $rows $pages $k $v -> y:type(q)
+//@ beams:  args q[T,H,E] $step $rows $pages $k $v $owner -> y:type(q)
 //@ match   y = attend_paged(q, _?)
 //@ consts  X: type(q)  KV: type($k)  HEADS: H  KV_HEADS: attend_paged.kv_heads  HEAD_DIM: E
 //@ consts  PAGE: BLOCK  LENGTH: CONTEXT  MAX_ROWS: SEQUENCES

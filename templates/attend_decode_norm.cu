@@ -3,7 +3,7 @@
 //@ kernel  attend_decode_norm
 //@ rank    76
 //@ rows    decode
-//@ args    x[T,N] t:fp32 qg:fp32 kg:fp32 $step $rows $pages $k $v -> y
+//@ args    x[T,N] t:fp32 qg:fp32 kg:fp32 $step $rows $pages $k $v -> y:type(x)
 //@ match   y = attend_paged(append(x, t?, qg, kg), _?)
 //@ consts  X: type(x)  KV: type($k)  HEADS: append.heads  KV_HEADS: attend_paged.kv_heads  HEAD_DIM: append.head_dim
 //@ consts  ROT: append.rot  EPS: append.eps  PAGE: BLOCK  LENGTH: CONTEXT  MAX_ROWS: SEQUENCES

@@ -7,8 +7,8 @@
 //@ variant split | SPLIT=1
 //@ plain:  rank 80
 //@ split:  rank 41
-//@ plain:  args x[T,N] $step $rows -> y[T,Q]
-//@ split:  args q[T,H,E] keys[T,G,E]:type(q) values[T,G,E]:type(q) table[P,R,2]:fp32 bias[H,B]:fp32 slopes[H]:fp32 $step $rows -> y
+//@ plain:  args x[T,N] $step $rows -> y[T,Q]:type(x)
+//@ split:  args q[T,H,E] keys[T,G,E]:type(q) values[T,G,E]:type(q) table[P,R,2]:fp32 bias[H,B]:fp32 slopes[H]:fp32 $step $rows -> y:type(q)
 //@ plain:  match y = attend_packed(x)
 //@ split:  match y = attend(rope(q, table), rope(keys, table), values, bias, slopes?)  | ROT=2*R SPAN=B
 //@ split:  match y = attend(rope(q, table), rope(keys, table), values, -, slopes?)     | ROT=2*R

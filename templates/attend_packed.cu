@@ -1,7 +1,7 @@
 // attend_packed.cu - contract and instance of attend_packed.cuh: attention of texts over themselves
 //@ kernel  attend_packed
 //@ rank    90
-//@ args    x[T,N] $step $rows -> y[T,Q]
+//@ args    x[T,N] $step $rows -> y[T,Q]:type(x)
 //@ match   y = attend_packed(x)
 //@ consts  X: type(x)  HEADS: attend_packed.heads  KV_HEADS: attend_packed.kv_heads  HEAD_DIM: attend_packed.head_dim
 //@ consts  SCALE: attend_packed.scale

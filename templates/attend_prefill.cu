@@ -2,7 +2,7 @@
 //@ kernel  attend_prefill
 //@ rank    100
 //@ rows    prefill
-//@ args    q[T,H,E] $step $rows $pages $k $v -> y
+//@ args    q[T,H,E] $step $rows $pages $k $v -> y:type(q)
 //@ match   y = attend_paged(q, _?)
 //@ consts  X: type(q)  KV: type($k)  HEADS: H  KV_HEADS: attend_paged.kv_heads  HEAD_DIM: E
 //@ consts  PAGE: BLOCK  LENGTH: CONTEXT

@@ -3,7 +3,7 @@
 //@ kernel  attention_block_cross
 //@ rank    120
 //@ rows    decode
-//@ args    x[M,D] w[A,D] g[D]:fp32 c[D]:fp32 b[A]:fp32 wo[D,A] bo[D]:fp32 s $step $rows $pages $owner $cross_k $cross_v -> y
+//@ args    x[M,D] w[A,D] g[D]:fp32 c[D]:fp32 b[A]:fp32 wo[D,A] bo[D]:fp32 s:type(x) $step $rows $pages $owner $cross_k $cross_v -> y
 //@ match   y = add(linear(attend_cross(linear(x, w, b?), s), wo, bo?), x)                                   | NORM=0 PRE=0 EPS=0
 //@ match   y = add(linear(attend_cross(linear(rmsnorm(x, g), w, b?), s), wo, bo?), x)                       | NORM=1 PRE=1 EPS=rmsnorm.eps
 //@ match   y = add(linear(attend_cross(linear(layernorm(x, g, c), w, b?), s), wo, bo?), x)                  | NORM=2 PRE=1 EPS=layernorm.eps

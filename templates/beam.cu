@@ -1,7 +1,7 @@
 // beam.cu - contract and instance of beam.cuh: a step of beam search
 //@ kernel  beam
 //@ rank    130
-//@ args    logits[M,V]:fp32 s $step $rows $params $beams $ends $bias $bad_words $token $history $owner $group $lanes $hyps $logps $out $segments -> y
+//@ args    logits[M,V]:fp32 s:i32 $step $rows $params $beams $ends $bias $bad_words $token $history $owner $group $lanes $hyps $logps $out $segments -> y:i32
 //@ match   y = beam(logits:segments, s)   | SEGMENTS=1
 //@ match   y = beam(logits, s)            | SEGMENTS=0
 //@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  WORDS: BAD_WORDS  ENDS: END_IDS  WIDTH: BEAMS  SEGMENTS: SEGMENTS

@@ -4,8 +4,8 @@
 //@ variant source | CROSS=1
 //@ plain:  rank    36
 //@ source: rank    38
-//@ plain:  args    keys[T,G,E] values[T,G,E] $step $rows $token $pages $k $v
-//@ source: args    keys[T,G,E] values[T,G,E] $step $rows $token $pages $cross_k $cross_v
+//@ plain:  args    keys[T,G,E] values[T,G,E]:type(keys) $step $rows $token $pages $k $v
+//@ source: args    keys[T,G,E] values[T,G,E]:type(keys) $step $rows $token $pages $cross_k $cross_v
 //@ plain:  match   y = cache(keys, values)
 //@ source: match   y = cross_cache(keys, values)
 //@ plain:  consts  KV: type($k)

@@ -1,7 +1,7 @@
 // clamp.cu - contract and instance of elementwise.cuh: elements within two bounds
 //@ kernel  clamp
 //@ rank    1010
-//@ args    x[M,C] $step -> y
+//@ args    x[M,C] $step -> y:type(x)
 //@ match   y = clamp(x)
 //@ consts  X: type(x)  C: C  ROWS_S: rows(x)  THREADS: min(256, round_up(C, 32))  LOW: clamp.low  HIGH: clamp.high
 //@ launch  grid M, ceil_div(C, 4 * THREADS)   block THREADS

@@ -1,7 +1,7 @@
 // convolve.cu - contract and instance of convolve.cuh: a sum over a token and those before it, of each column
 //@ kernel  convolve
 //@ rank    438
-//@ args    x[T,C] w[C,TAPS] b[C] $step $rows $token $recurrent -> y
+//@ args    x[T,C] w[C,TAPS] b[C] $step $rows $token $recurrent -> y:type(x)
 //@ match   y = convolve(x, w, b?)        | ACT=0
 //@ match   y = act(convolve(x, w, b?))   | ACT=act.kind
 //@ consts  X: type(x)  W: type(w)  B: type(b)  C: C  TAPS: TAPS  BIAS: has(b)  ACT: ACT
@@ -15,7 +15,7 @@
 //@ prefer  RUN=1 if DECODE || T_MAX <= 64
 //@ prefer  RUN=4 if T_MAX <= 512
 //@ prefer  RUN=16
-//@ fits    type(y) == X && C % VEC == 0 && PITCH % VEC == 0 && FROM % VEC == 0 && VEC * sizeof(x) <= 16 && VEC * TAPS <= 32
+//@ fits    C % VEC == 0 && PITCH % VEC == 0 && FROM % VEC == 0 && VEC * sizeof(x) <= 16 && VEC * TAPS <= 32
 //@ launch  grid RUN == 1 ? T : S + ceil_div(T, RUN), ceil_div(C, VEC * THREADS)   block THREADS
 //@ moves   2 * sizeof(x) * T * C + sizeof(w) * C * TAPS
 //@ overlap yes

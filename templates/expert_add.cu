@@ -1,7 +1,7 @@
 // expert_add.cu - contract and instance of expert_add.cuh: sums of the experts of a row, and the residual
 //@ kernel  expert_add
 //@ rank    545
-//@ args    p[M,N] r[M,N]:type(y) $step -> y[M,N]
+//@ args    p[M,N] r[M,N]:type(p) $step -> y[M,N]:type(p)
 //@ match   y = p:parts          | RES=0
 //@ match   y = add(p:parts, r)  | RES=1
 //@ consts  T: type(p)  N: N  R: param(p)  RES: RES  ROWS_S: rows(p)  THREADS: 256

@@ -7,8 +7,8 @@
 //@ variant sum    | SUM=1 ACT=0 GLU=0 NORM=0 HELD=0 X_ROW_BYTES=0
 //@ linear: rank 507
 //@ sum:    rank 508
-//@ linear: args x[M,K] r[M,R2] starts:by_expert.starts(r) rows:by_expert.rows(r) w[XN,K] b[XN]:fp32 g[K]:fp32 -> y
-//@ sum:    args x[M,RK] r[M,R2] starts:by_expert.starts(r) rows:by_expert.rows(r) w[XN,K] b[XN]:fp32 a:type(x) -> y
+//@ linear: args x[M,K] r[M,R2]:i32 starts:by_expert.starts(r) rows:by_expert.rows(r) w[XN,K] b[XN]:fp32 g[K]:fp32 -> y
+//@ sum:    args x[M,RK] r[M,R2]:i32 starts:by_expert.starts(r) rows:by_expert.rows(r) w[XN,K] b[XN]:fp32 a:type(x) -> y
 //@ linear: match y = expert_linear(x, r:by_expert, w, b?)                      | NORM=0 EPS=0 ACT=0 GLU=0
 //@ linear: match y = act(expert_linear(x, r:by_expert, w, b?))                 | NORM=0 EPS=0 ACT=act.kind GLU=0
 //@ linear: match y = glu(expert_linear(x, r:by_expert, w, b?))                 | NORM=0 EPS=0 ACT=glu.kind GLU=1

@@ -4,8 +4,8 @@
 //@ variant sum    | SUM=1 ACT=0 GLU=0
 //@ linear: rank 506
 //@ sum:    rank 536
-//@ linear: args x[M,K] r[M,R2] starts:by_expert.starts(r) rows:by_expert.rows(r) w[XN,K] b[XN]:fp32 a -> y
-//@ sum:    args x[M,RK] r[M,R2] starts:by_expert.starts(r) rows:by_expert.rows(r) w[XN,K] b[XN]:fp32 a -> y
+//@ linear: args x[M,K] r[M,R2]:i32 starts:by_expert.starts(r) rows:by_expert.rows(r) w[XN,K] b[XN]:fp32 a -> y
+//@ sum:    args x[M,RK] r[M,R2]:i32 starts:by_expert.starts(r) rows:by_expert.rows(r) w[XN,K] b[XN]:fp32 a -> y
 //@ linear: match y = expert_linear(x, r:by_expert, w, b?)        | ACT=0 GLU=0
 //@ linear: match y = act(expert_linear(x, r:by_expert, w, b?))   | ACT=act.kind GLU=0
 //@ linear: match y = glu(expert_linear(x, r:by_expert, w, b?))   | ACT=glu.kind GLU=1

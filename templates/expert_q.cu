@@ -11,8 +11,8 @@
 //@ sum:     rank 812
 //@ fp8:     rank 813
 //@ fp8_sum: rank 814
-//@ linear, fp8:  args x[M,K] r[M,R2] starts:by_expert.starts(r) rows:by_expert.rows(r) w[XN,K] b[XN]:fp32 g[K]:fp32 -> y
-//@ sum, fp8_sum: args x[M,RK] r[M,R2] starts:by_expert.starts(r) rows:by_expert.rows(r) w[XN,K] b[XN]:fp32 a:type(x) -> y
+//@ linear, fp8:  args x[M,K] r[M,R2]:i32 starts:by_expert.starts(r) rows:by_expert.rows(r) w[XN,K] b[XN]:fp32 g[K]:fp32 -> y
+//@ sum, fp8_sum: args x[M,RK] r[M,R2]:i32 starts:by_expert.starts(r) rows:by_expert.rows(r) w[XN,K] b[XN]:fp32 a:type(x) -> y
 //@ linear, fp8:  match y = expert_linear(x, r:by_expert, w:m16k16, b?)                      | NORM=0 EPS=0 ACT=0 GLU=0
 //@ linear, fp8:  match y = act(expert_linear(x, r:by_expert, w:m16k16, b?))                 | NORM=0 EPS=0 ACT=act.kind GLU=0
 //@ linear, fp8:  match y = glu(expert_linear(x, r:by_expert, w:m16k16, b?))                 | NORM=0 EPS=0 ACT=glu.kind GLU=1

@@ -4,7 +4,7 @@
 // this kernel is taken where a tuning file avoids all_gather.
 //@ kernel  gather_logits
 //@ rank    1125
-//@ args    x[M,C]:fp32 $step $rows $params $ends $bias $bad_words $history $peers $exchange -> y[M,N]
+//@ args    x[M,C]:fp32 $step $rows $params $ends $bias $bad_words $history $peers $exchange -> y[M,N]:fp32
 //@ match   y = gather_logits(x)
 //@ consts  C: C  COLUMNS: N  RANKS: RANKS  LENGTH: CONTEXT  BIASES: LOGIT_BIAS  WORDS: BAD_WORDS  ENDS: END_IDS
 //@ consts  LIST: 1024

@@ -1,7 +1,7 @@
 // glu.cu - contract and instance of act.cuh: a gated linear unit, C outputs from 2C inputs
 //@ kernel  glu
 //@ rank    170
-//@ args    x[M,2*C] $step -> y[M,C]
+//@ args    x[M,2*C] $step -> y[M,C]:type(x)
 //@ match   y = glu(x)
 //@ consts  X: type(x)  C: C  ROWS_S: rows(x)  THREADS: min(256, round_up(ceil_div(C, 16 / sizeof(x)), 32))
 //@ consts  KIND: glu.kind

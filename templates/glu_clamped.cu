@@ -1,7 +1,7 @@
 // glu_clamped.cu - contract and instance of elementwise.cuh: a gated unit within limits, C outputs from 2C inputs
 //@ kernel  glu_clamped
 //@ rank    1020
-//@ args    x[M,2*C] $step -> y[M,C]
+//@ args    x[M,2*C] $step -> y[M,C]:type(x)
 //@ match   y = glu_clamped(x)
 //@ consts  X: type(x)  C: C  ROWS_S: rows(x)  THREADS: min(256, round_up(C, 32))
 //@ consts  ALPHA: glu_clamped.alpha  LIMIT: glu_clamped.limit

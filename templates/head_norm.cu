@@ -1,7 +1,7 @@
 // head_norm.cu - contract and instance of head_norm.cuh: norms over heads, with the product behind them
 //@ kernel  head_norm
 //@ rank    34
-//@ args    x[T,H,E] g[E]:fp32 c[E]:fp32 og[H,E]:fp32 oc[H,E]:fp32 z[T,H*E]:type(x) $step -> y
+//@ args    x[T,H,E] g[E]:fp32 c[E]:fp32 og[H,E]:fp32 oc[H,E]:fp32 z[T,H*E]:type(x) $step -> y:type(x)
 //@ match   y = rmsnorm(x, g)          | NORM=1 OWN_G=0 OWN_C=0 EPS=rmsnorm.eps
 //@ match   y = rmsnorm(x, og)         | NORM=1 OWN_G=1 OWN_C=0 EPS=rmsnorm.eps
 //@ match   y = layernorm(x, g, c)     | NORM=2 OWN_G=0 OWN_C=0 EPS=layernorm.eps

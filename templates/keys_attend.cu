@@ -1,7 +1,7 @@
 // keys_attend.cu - contract and instance of keys_attend.cuh: attention over keys whose first elements are their values
 //@ kernel  keys_attend
 //@ rank    43
-//@ args    q[T,H,E] keys[T,G,E] sinks[H]:fp32 $step $rows $token $pages $k $owner -> y[T,H,V]
+//@ args    q[T,H,E] keys[T,G,E]:type(q) sinks[H]:fp32 $step $rows $token $pages $k $owner -> y[T,H,V]:type(q)
 //@ match   y = attend(q, keys, -, -, -, sinks?)
 //@ consts  X: type(q)  KV: type($k)  H: H  G: G  E: E  V: V
 //@ consts  SCALE: attend.scale  SOFTCAP: attend.softcap  WINDOW: attend.window  SINKS: has(sinks)

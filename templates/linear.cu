@@ -17,8 +17,8 @@
 //@ append: rank 200
 //@ head:   rank 250
 //@ sum:    rank 188
-//@ plain, append: args x[M,K] w[N,K] g:fp32 c:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
-//@ head:   args  $params x[T,K] w[N,K] g:fp32 c:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N] $segments
+//@ plain, append: args x[M,K] w[N,K] g:fp32 c:fp32 b[N]:fp32 r[M,N]:type(x) t:fp32 $step $token $rows $pages $k $v -> y
+//@ head:   args  $params x[T,K] w[N,K] g:fp32 c:fp32 b[N]:fp32 r[M,N]:type(x) t:fp32 $step $token $rows $pages $k $v -> y[S,N] $segments
 //@ sum:    args  x[M,K] w[N,K] b[N]:fp32 r[M,N]:type(y) $peers $exchange $step -> y[M,N]
 //@ plain:  match y = linear(x, w, b?)                            | NORM=0 EPS=0 ACT=0 GLU=0 RES=0
 //@ plain:  match y = act(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=act.kind GLU=0 RES=0

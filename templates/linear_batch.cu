@@ -15,8 +15,8 @@
 //@ plain:  rank 282
 //@ append: rank 284
 //@ head:   rank 286
-//@ plain, append: args x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
-//@ head:   args $params x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[M,N] $segments
+//@ plain, append: args x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N]:type(x) t:fp32 $step $token $rows $pages $k $v -> y
+//@ head:   args $params x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N]:type(x) t:fp32 $step $token $rows $pages $k $v -> y[M,N] $segments
 //@ head:   gives y as segments SEGMENTS
 //@ head:   match y = linear(x, w, b?)
 //@ plain:  match y = linear(x, w, b?)                            | ACT=0 GLU=0 RES=0

@@ -10,7 +10,7 @@
 //@ variant append | APPEND=1 ROWS_S=0 ACT=0 GLU=0 RES=0
 //@ plain:  rank 810
 //@ append: rank 820
-//@ args    xs:e4m3_rows.scales(x) x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
+//@ args    xs:e4m3_rows.scales(x) x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N]:type(x) t:fp32 $step $token $rows $pages $k $v -> y
 //@ plain:  match y = linear(x:e4m3_rows, w:m16k16, b?)            | ACT=0 GLU=0 RES=0
 //@ plain:  match y = act(linear(x:e4m3_rows, w:m16k16, b?))       | ACT=act.kind GLU=0 RES=0
 //@ plain:  match y = glu(linear(x:e4m3_rows, w:m16k16, b?))       | ACT=glu.kind GLU=1 RES=0

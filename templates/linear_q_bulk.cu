@@ -17,8 +17,8 @@
 //@ head:   rank 690
 //@ fp8:        rank 742
 //@ fp8_append: rank 744
-//@ plain, append, fp8, fp8_append: args x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
-//@ head:   args  $params x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N] $segments
+//@ plain, append, fp8, fp8_append: args x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N]:type(x) t:fp32 $step $token $rows $pages $k $v -> y
+//@ head:   args  $params x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N]:type(x) t:fp32 $step $token $rows $pages $k $v -> y[S,N] $segments
 //@ plain, fp8: match y = linear(x, w:m16k16, b?)                     | NORM=0 EPS=0 ACT=0 GLU=0 RES=0
 //@ plain, fp8: match y = act(linear(x, w:m16k16, b?))                | NORM=0 EPS=0 ACT=act.kind GLU=0 RES=0
 //@ plain, fp8: match y = glu(linear(x, w:m16k16, b?))                | NORM=0 EPS=0 ACT=glu.kind GLU=1 RES=0

@@ -13,7 +13,7 @@
 //@ plain:  rank 645
 //@ append: rank 655
 //@ rows:   rank 646
-//@ args    xs:digit_rows.units(x) x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y ys:digit_rows.units(y)
+//@ args    xs:digit_rows.units(x) x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N]:type(x) t:fp32 $step $token $rows $pages $k $v -> y ys:digit_rows.units(y)
 //@ plain: match y = linear(x:digit_rows, w:m16k16, b?)                     | ACT=0 GLU=0 RES=0
 //@ plain: match y = act(linear(x:digit_rows, w:m16k16, b?))                | ACT=act.kind GLU=0 RES=0
 //@ plain: match y = glu(linear(x:digit_rows, w:m16k16, b?))                | ACT=glu.kind GLU=1 RES=0

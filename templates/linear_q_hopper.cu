@@ -15,7 +15,7 @@
 //@ append: rank 660
 //@ fp8:        rank 780
 //@ fp8_append: rank 790
-//@ args    x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
+//@ args    x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N]:type(x) t:fp32 $step $token $rows $pages $k $v -> y
 //@ plain, fp8: match y = linear(x, w:m16k16, b?)                     | ACT=0 GLU=0 RES=0
 //@ plain, fp8: match y = act(linear(x, w:m16k16, b?))                | ACT=act.kind GLU=0 RES=0
 //@ plain, fp8: match y = glu(linear(x, w:m16k16, b?))                | ACT=glu.kind GLU=1 RES=0

@@ -16,7 +16,7 @@
 //@ variant append | APPEND=1 ROWS_S=0 ACT=0 GLU=0 RES=0
 //@ plain:  rank 256
 //@ append: rank 258
-//@ args    x[M,K] w[N,K] gain[K]:fp32 shift[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
+//@ args    x[M,K] w[N,K] gain[K]:fp32 shift[K]:fp32 b[N]:fp32 r[M,N]:type(x) t:fp32 $step $token $rows $pages $k $v -> y
 //@ folded  w b g c
 //@ plain:  match y = linear(x, w, b?)                              | ACT=0 GLU=0 RES=0 NORM=0 EPS=0
 //@ plain:  match y = act(linear(x, w, b?))                         | ACT=act.kind GLU=0 RES=0 NORM=0 EPS=0

@@ -30,9 +30,9 @@
 //@ plain:  rank 290
 //@ append: rank 300
 //@ head:   rank 310
-//@ plain:  args rg[N]:fp32 rc[N]:fp32 xs:row_stats(x) rs:row_stats(r) x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y[M,N] ys:row_stats(y)
-//@ append: args t:fp32 $token $pages $k $v rg[N]:fp32 rc[N]:fp32 xs:row_stats(x) rs:row_stats(r) x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y
-//@ head:   args $params x[M,K] w[N,K] b[N]:fp32 r[M,N] $step -> y[M,N] $segments
+//@ plain:  args rg[N]:fp32 rc[N]:fp32 xs:row_stats(x) rs:row_stats(r) x[M,K] w[N,K] b[N]:fp32 r[M,N]:type(x) $step -> y[M,N] ys:row_stats(y)
+//@ append: args t:fp32 $token $pages $k $v rg[N]:fp32 rc[N]:fp32 xs:row_stats(x) rs:row_stats(r) x[M,K] w[N,K] b[N]:fp32 r[M,N]:type(x) $step -> y
+//@ head:   args $params x[M,K] w[N,K] b[N]:fp32 r[M,N]:type(x) $step -> y[M,N] $segments
 //@ plain, append: folded w b g c
 //@ plain:  gives y as row_stats Y_STATS
 //@ head:   gives y as segments SEGMENTS

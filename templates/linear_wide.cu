@@ -24,8 +24,8 @@
 //@ rows:   rank 342
 //@ rows_append: rank 344
 //@ rows_head: rank 346
-//@ plain, append, rows, rows_append: args x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y
-//@ head, rows_head: args  x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N] t:fp32 $step $token $rows $pages $k $v -> y[S,N]
+//@ plain, append, rows, rows_append: args x[M,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N]:type(x) t:fp32 $step $token $rows $pages $k $v -> y
+//@ head, rows_head: args  x[T,K] w[N,K] g[K]:fp32 c[K]:fp32 b[N]:fp32 r[M,N]:type(x) t:fp32 $step $token $rows $pages $k $v -> y[S,N]
 //@ plain, rows: match y = linear(x, w, b?)                            | NORM=0 EPS=0 ACT=0 GLU=0 RES=0
 //@ plain, rows: match y = act(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=act.kind GLU=0 RES=0
 //@ plain, rows: match y = glu(linear(x, w, b?))                       | NORM=0 EPS=0 ACT=glu.kind GLU=1 RES=0

@@ -11,7 +11,7 @@
 //@ kernel  matmul
 //@ rank    350
 //@ device  matmul
-//@ args    x[M,K] w[N,K] b[N]:type(y) r[M,N] -> y[M,N]
+//@ args    x[M,K] w[N,K] b[N]:type(y) r[M,N]:type(y) -> y[M,N]
 //@ match   y = linear(x, w, b?)            | ACT=0
 //@ match   y = add(linear(x, w, b?), r)    | ACT=0
 //@ match   y = act(linear(x, w, b?))       | ACT=act.kind

@@ -1,7 +1,7 @@
 // mul_by.cu - contract and instance of act.cuh: an activation times a factor for each row or for each column
 //@ kernel  mul_by
 //@ rank    25
-//@ args    a[M,C] b[M,1]:type(a) w[C]:fp32 $step -> y[M,C]
+//@ args    a[M,C] b[M,1]:type(a) w[C]:fp32 $step -> y[M,C]:type(a)
 //@ match   y = mul(a, b)    | OF_ROW=1
 //@ match   y = mul(a, w)    | OF_ROW=0
 //@ consts  X: type(a)  C: C  ROWS_S: rows(a)  THREADS: min(256, round_up(ceil_div(C, 16 / sizeof(a)), 32))

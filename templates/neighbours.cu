@@ -1,7 +1,7 @@
 // neighbours.cu - contract and instance of neighbours.cuh: the rows of the tokens around each token
 //@ kernel  neighbours
 //@ rank    437
-//@ args    x[T,C] $step $rows $token -> y[T,N]
+//@ args    x[T,C] $step $rows $token -> y[T,N]:type(x)
 //@ match   y = neighbours(x)
 //@ consts  X: type(x)  C: C  FROM: neighbours.from + 64  COUNT: neighbours.count  RING: neighbours.ring  THREADS: min(256, round_up(N, 32))
 //@ fits    type(y) == X

@@ -1,7 +1,7 @@
 // previous.cu - contract and instance of previous.cuh: the row of the token before
 //@ kernel  previous
 //@ rank    436
-//@ args    x[T,C] w[O,C] $step $rows $token -> y
+//@ args    x[T,C] w[O,C] $step $rows $token -> y:type(x)
 //@ match   y = previous(x, w)
 //@ consts  X: type(x)  W: type(w)  C: C  THREADS: min(256, round_up(C, 32))
 //@ fits    type(y) == X

@@ -3,7 +3,7 @@
 // Only with precision.activations = "fp8", for linear_fp8.
 //@ kernel  quantise_fp8
 //@ rank    830
-//@ args    x[M,C] g[C]:fp32 $step -> y[M,C] ys:e4m3_rows.scales(y)
+//@ args    x[M,C] g[C]:fp32 $step -> y[M,C]:type(x) ys:e4m3_rows.scales(y)
 //@ match   y = x                 | NORM=0 EPS=0
 //@ match   y = rmsnorm(x, g)     | NORM=1 EPS=rmsnorm.eps
 //@ gives   y as e4m3_rows 1

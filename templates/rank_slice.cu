@@ -1,7 +1,7 @@
 // rank_slice.cu - contract and instance of elementwise.cuh: a rank's own columns, or heads, of what all ranks have
 //@ kernel  rank_slice
 //@ rank    1130
-//@ args    x[M,N] h[T,H,E] $peers $step -> y
+//@ args    x[M,N]:type(y) h[T,H,E]:type(y) $peers $step -> y
 //@ match   y = rank_slice(x)   | WIDTH=N
 //@ match   y = rank_slice(h)   | WIDTH=H*E
 //@ consts  X: type(y)  OF: rank_slice.of  C: WIDTH / OF  ROWS_S: rows(y)  THREADS: min(256, round_up(C, 32))

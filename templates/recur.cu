@@ -1,7 +1,7 @@
 // recur.cu - contract and instance of recur.cuh: linear recurrences over the tokens of each sequence
 //@ kernel  recur
 //@ rank    448
-//@ args    q[T,G,K] k[T,G,K]:type(q) v[T,H,V]:type(q) a[T,H]:type(q) rate[H]:fp32 shift[H]:fp32 beta[T,H]:type(q) $step $rows $recurrent -> y[T,H,V]
+//@ args    q[T,G,K] k[T,G,K]:type(q) v[T,H,V]:type(q) a[T,H]:type(q) rate[H]:fp32 shift[H]:fp32 beta[T,H]:type(q) $step $rows $recurrent -> y[T,H,V]:type(q)
 //@ match   y = recur(q, k, v, a, rate, shift, beta?)
 //@ consts  X: type(q)  H: H  G: G  K: K  V: V  BETA: has(beta)
 //@ consts  UNIT: recur.unit  SCALE: recur.scale  LOW: recur.low  HIGH: recur.high

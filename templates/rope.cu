@@ -1,7 +1,7 @@
 // rope.cu - contract and instance of rope.cuh: RoPE of heads that no append rotates
 //@ kernel  rope
 //@ rank    32
-//@ args    x[T,H,E] table[P,R,2]:fp32 $step $token -> y
+//@ args    x[T,H,E] table[P,R,2]:fp32 $step $token -> y:type(x)
 //@ match   y = rope(x, table)
 //@ consts  X: type(x)  H: H  E: E  ROT: 2 * R  HALF: rope.style == half
 //@ consts  THREADS: min(256, round_up(ceil_div(H * E, 2), 32))

@@ -1,7 +1,7 @@
 // rope_counted.cu - contract and instance of rope.cuh: RoPE whose positions are counted within a prefix, or behind it
 //@ kernel  rope_counted
 //@ rank    33
-//@ args    x[T,H,E] table[P,R,2]:fp32 $step $rows $token -> y
+//@ args    x[T,H,E] table[P,R,2]:fp32 $step $rows $token -> y:type(x)
 //@ match   y = rope(x, table)
 //@ consts  X: type(x)  H: H  E: E  ROT: 2 * R  HALF: rope.style == half
 //@ consts  REST: rope.count == rest  TAIL: rope.tail

@@ -4,7 +4,7 @@
 // 32 KiB: groups need room for twice as many, so half as many rows.
 //@ kernel  route
 //@ rank    500
-//@ args    x[M,N]:fp32 b[N]:fp32 $step -> y[M,R2] starts:by_expert.starts(y) rows:by_expert.rows(y)
+//@ args    x[M,N]:fp32 b[N]:fp32 $step -> y[M,R2]:i32 starts:by_expert.starts(y) rows:by_expert.rows(y)
 //@ match   y = route(x, b?)
 //@ gives   y as by_expert N
 //@ consts  N: N  K: route.k  SIGMOID: route.sigmoid  CHOSEN: route.chosen  RENORM: route.renorm

@@ -1,7 +1,7 @@
 // route_weights.cu - contract and instance of elementwise.cuh: the weights of the experts that rows were routed to
 //@ kernel  route_weights
 //@ rank    1060
-//@ args    r[M,R2] $step -> y[M,C]
+//@ args    r[M,R2]:i32 $step -> y[M,C]
 //@ match   y = route_weights(r)
 //@ consts  X: type(y)  C: C  ROWS_S: rows(r)  THREADS: min(256, round_up(C, 32))
 //@ launch  grid M   block THREADS

@@ -4,7 +4,7 @@
 // 4 for each vector of 8 elements.
 //@ kernel  router
 //@ rank    501
-//@ args    x[M,D] w[N,D] g[D]:fp32 lb[N]:fp32 b[N]:fp32 $step -> y[M,R2] starts:by_expert.starts(y) rows:by_expert.rows(y)
+//@ args    x[M,D] w[N,D] g[D]:fp32 lb[N]:fp32 b[N]:fp32 $step -> y[M,R2]:i32 starts:by_expert.starts(y) rows:by_expert.rows(y)
 //@ match   y = route(linear(rmsnorm(x, g), w, lb?), b?)    | NORM=1 EPS=rmsnorm.eps
 //@ match   y = route(linear(x, w, lb?), b?)                | NORM=0 EPS=0
 //@ gives   y as by_expert N

@@ -1,7 +1,7 @@
 // row_digits.cu - contract and instance of row_digits.cuh: rows of activations as digits of 8 bits, after an RMS norm or as they are
 //@ kernel  row_digits
 //@ rank    840
-//@ args    x[M,C] g[C]:fp32 $step -> y[M,C] ys:digit_rows.units(y)
+//@ args    x[M,C] g[C]:fp32 $step -> y[M,C]:type(x) ys:digit_rows.units(y)
 //@ match   y = x                 | NORM=0 EPS=0
 //@ match   y = rmsnorm(x, g)     | NORM=1 EPS=rmsnorm.eps
 //@ gives   y as digit_rows 1

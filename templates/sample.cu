@@ -1,7 +1,7 @@
 // sample.cu - contract and instance of sample.cuh: the next token of each row
 //@ kernel  sample
 //@ rank    410
-//@ args    logits[M,V]:fp32 $step $rows $params $ends $bias $bad_words $token $history $out $segments -> y
+//@ args    logits[M,V]:fp32 $step $rows $params $ends $bias $bad_words $token $history $out $segments -> y:i32
 //@ match   y = sample(logits:segments, _?) | SEGMENTS=1
 //@ match   y = sample(logits, _?)          | SEGMENTS=0
 //@ consts  VOCAB: V  LENGTH: CONTEXT  SLOTS: SEQUENCES  BIASES: LOGIT_BIAS  WORDS: BAD_WORDS  ENDS: END_IDS  SEGMENTS: SEGMENTS

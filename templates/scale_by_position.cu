@@ -1,7 +1,7 @@
 // scale_by_position.cu - contract and instance of elementwise.cuh: rows times a factor that grows with their position
 //@ kernel  scale_by_position
 //@ rank    1030
-//@ args    x[T,C] $token $step -> y
+//@ args    x[T,C] $token $step -> y:type(x)
 //@ match   y = scale_by_position(x)
 //@ consts  X: type(x)  C: C  ROWS_S: rows(x)  THREADS: min(256, round_up(C, 32))
 //@ consts  BY: scale_by_position.by  EVERY: scale_by_position.every  OFFSET: scale_by_position.offset

@@ -1,7 +1,7 @@
 // selective_scan.cu - contract and instance of selective_scan.cuh: the state space of Mamba over the tokens of each sequence
 //@ kernel  selective_scan
 //@ rank    449
-//@ args    q[T,1,K] k[T,1,K]:type(q) v[T,H,1]:type(q) a[T,H]:type(q) rate[H,K]:fp32 shift[H]:fp32 $step $rows $recurrent -> y[T,H,1]
+//@ args    q[T,1,K] k[T,1,K]:type(q) v[T,H,1]:type(q) a[T,H]:type(q) rate[H,K]:fp32 shift[H]:fp32 $step $rows $recurrent -> y[T,H,1]:type(q)
 //@ match   y = recur(q, k, v, a, rate, shift)
 //@ consts  X: type(q)  H: H  K: K  SCALE: recur.scale  LOW: recur.low  HIGH: recur.high
 //    Where q, k, v and a lie: perhaps in the rows of what they are slices of.

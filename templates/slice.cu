@@ -1,7 +1,7 @@
 // slice.cu - contract and instance of act.cuh: some columns of an activation
 //@ kernel  slice
 //@ rank    450
-//@ args    x[M,N] $step -> y[M,C]
+//@ args    x[M,N] $step -> y[M,C]:type(x)
 //@ match   y = slice(x)
 //@ consts  X: type(x)  C: C  N: N  FROM: slice.from  ROWS_S: rows(x)
 //@ consts  THREADS: min(256, round_up(ceil_div(C, 16 / sizeof(x)), 32))

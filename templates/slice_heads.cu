@@ -1,7 +1,7 @@
 // slice_heads.cu - contract and instance of elementwise.cuh: some elements of each head
 //@ kernel  slice_heads
 //@ rank    1040
-//@ args    x[T,H,N] $step -> y[T,H,E]
+//@ args    x[T,H,N] $step -> y[T,H,E]:type(x)
 //@ match   y = slice_heads(x)
 //@ consts  X: type(x)  C: H * E  E: E  N: N  FROM: slice_heads.from  ROWS_S: rows(x)  THREADS: min(256, round_up(C, 32))
 //@ launch  grid T, ceil_div(C, 4 * THREADS)   block THREADS

@@ -38,5 +38,5 @@ size_t catalog_headers(const char *const **names, const char *const **texts)
 
 bool catalog_open(Arena *keep, Catalog *c, Diag *d)
 {
-    return catalog_read(keep, embedded_files, embedded_count, c, d);
+    return catalog_read(keep, embedded_files, embedded_count, c, d) && catalog_check_types(c, d);
 }

@@ -68,8 +68,11 @@ typedef struct Catalog {
 /* Reads all embedded contracts; a mistake in one is a diagnostic with file and line. */
 bool catalog_open(Arena *keep, Catalog *c, Diag *d);
 
-/* The same for given files: tests bring their own. */
+/* The same for given files: tests bring their own, contracts without kernels, which need no types. */
 bool catalog_read(Arena *keep, const EmbeddedFile *files, size_t n, Catalog *c, Diag *d);
+
+/* types.c: that each CUDA kernel knows the types of all that it reads and writes. */
+bool catalog_check_types(const Catalog *c, Diag *d);
 
 /* Text of an embedded file: "rmsnorm.cu", "rmsnorm.cuh", "device/vec.cuh". NULL: none. */
 const char *catalog_text(const char *name);

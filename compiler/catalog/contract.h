@@ -48,6 +48,7 @@ typedef struct ContractArg {
     const char *of_name;           /* ":row_stats(x)": a companion of x */
     int of;                        /* index of that arg; -1: this is not a companion */
     uint32_t form, companion;      /* of the catalog; of the form */
+    Loc loc;
 } ContractArg;
 
 /* A node of a match line's tree: an op with its arguments, or an argument of the kernel. */

@@ -253,7 +253,7 @@ DType contract_arg_type(const ProgramFacts *f, const Binding *b, size_t i)
         return a->type;
     if (a->type_of)
         for (size_t k = 0; k < b->contract->args.n; k++)
-            if (k != i && strcmp(b->contract->args.at[k].name, a->type_of) == 0 && !b->contract->args.at[k].type_of)
+            if (strcmp(b->contract->args.at[k].name, a->type_of) == 0)
                 return contract_arg_type(f, b, k);
     if (b->arg[i] && ir_value(f->g, b->arg[i])->op == OP_QUANTISE && !b->form[i])
         return f->compute;

@@ -41,7 +41,7 @@ static bool read_arg(Reader *r, bool out)
         return diag_error(r->d, r->loc, "contract: argument %s is given twice, or there are more than %d", s,
                           CONTRACT_MAX_ARGS);
     a = arena_push(r->keep, r->c->args);
-    *a = (ContractArg){.name = s, .named = is_named ? reader_named(s) : -1, .out = out, .of = -1};
+    *a = (ContractArg){.name = s, .named = is_named ? reader_named(s) : -1, .out = out, .of = -1, .loc = r->loc};
     if (is_named && a->named < 0)
         return diag_error(r->d, r->loc, "contract: runtime/artifact/named.def has no buffer $%s", s);
     if (*r->at == '[') {
@@ -81,10 +81,16 @@ bool read_args(Reader *r)
         else if (!read_arg(r, out))
             return false;
     }
-    for (size_t i = 0; i < r->c->args.n; i++)
-        if (r->c->args.at[i].type_of && reader_arg(r->c, r->c->args.at[i].type_of) < 0)
-            return diag_error(r->d, r->loc, "contract: type(%s): the kernel has no such argument",
-                              r->c->args.at[i].type_of);
+    for (size_t i = 0; i < r->c->args.n; i++) {
+        const char *of = r->c->args.at[i].type_of;
+        const int at = of ? reader_arg(r->c, of) : -1;
+
+        if (of && at < 0)
+            return diag_error(r->d, r->loc, "contract: type(%s): the kernel has no such argument", of);
+        if (of && r->c->args.at[at].type_of)
+            return diag_error(r->d, r->loc, "contract: type(%s): %s itself has the type of another argument, %s", of,
+                              of, r->c->args.at[at].type_of);
+    }
     for (size_t i = 0; i < r->c->args.n; i++) {
         ContractArg *a = &r->c->args.at[i];
 

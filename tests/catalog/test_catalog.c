@@ -392,6 +392,69 @@ static void types(void **state)
     bench_close(&t);
 }
 
+/* What ftxc says of a template with these lines when it starts, beside its mistakes. */
+static const char *untyped(const char *name, const char *lines)
+{
+    static Diag d;
+    char text[600];
+    const EmbeddedFile files[] = {{"forms.def", catalog_text("forms.def")}, {name, text}};
+    Arena *keep = arena_open();
+    Catalog c = {0};
+
+    d = (Diag){0};
+    snprintf(text, sizeof text, "//@ kernel k\n//@ rank 1\n%s//@ launch grid 1 block 32\n", lines);
+    if (catalog_read(keep, files, LEN(files), &c, &d) && catalog_check_types(&c, &d) != !*d.text)
+        fail_msg("the answer is not that of the diagnostic");
+    arena_close(keep);
+    return d.text;
+}
+
+#define NO_TYPE(line, x) \
+    "templates/t.cu:" line ": contract: k: " x " has no type; give it one, as " x ":TYPE or " x \
+    ":type(OTHER), or a constant type(" x ")"
+
+/* A kernel is told the type of all that it reads and writes: of outputs, inputs and weights, on each match line. */
+static void known_types(void **state)
+{
+    static const struct {
+        const char *lines, *what;
+    } cases[] = {
+        {"//@ args a[M,C] b[M,C]:type(a) -> y:type(a)\n//@ match y = add(a, b)\n//@ consts X: type(a)\n", ""},
+        {"//@ args a[M,C] b[M,C]:type(a) -> y\n//@ match y = add(a, b)\n//@ consts X: type(a)\n", NO_TYPE("3", "y")},
+        {"//@ args a[M,C] b[M,C] -> y:type(a)\n//@ match y = add(a, b)\n//@ consts X: type(a)\n", NO_TYPE("3", "b")},
+        {"//@ args a[M,C] b[M,C]:type(a) -> y:type(a)\n//@ match y = add(a, b)\n", NO_TYPE("3", "a")},
+        {"//@ args a[M,C]:bf16 b[M,C]:type(a) -> y\n//@ match y = add(a, b)\n//@ consts Y: type(y)\n", ""},
+        {"//@ args x[M,C] xs:row_stats(x) $step -> y ys:row_stats(y)\n//@ match y = scale(x)\n"
+         "//@ consts X: type(x) Y: type(y)\n",
+         ""},
+        /* not a constant that holds the type, and the type of another argument whose name begins so */
+        {"//@ args x[M,C] -> y:type(x)\n//@ match y = scale(x)\n//@ consts X: type(x) == bf16\n", NO_TYPE("3", "x")},
+        {"//@ args x[M,C] -> y:type(x)\n//@ match y = scale(x)\n//@ fits type(x) == bf16\n", NO_TYPE("3", "x")},
+        {"//@ args xx[M,C]:bf16 x[M,C]:bf16 -> y\n//@ match y = add(x, xx)\n//@ consts X: type(xx) Z: type(x)\n",
+         NO_TYPE("3", "y")},
+        {"//@ args x[M,C] xx:bf16 -> y:bf16\n//@ match y = add(x, xx)\n//@ consts X: type(xx)\n", NO_TYPE("3", "x")},
+        /* each match line for what it binds: a constant of one line is none of another */
+        {"//@ args w[V,D] p[P,D] -> y:bf16\n//@ match y = embed(ids(), w) | P=fp32 W=type(w)\n"
+         "//@ match y = add(embed(ids(), w), positions(p)) | P=type(p) W=type(w)\n",
+         ""},
+        {"//@ args w[V,D] p[P,D] -> y:bf16\n//@ match y = add(embed(ids(), w), positions(p)) | P=type(p) W=type(w)\n"
+         "//@ match y = add(scale(embed(ids(), w)), positions(p)) | P=fp32 W=type(w)\n",
+         NO_TYPE("3", "p")},
+        {"//@ args x:bf16 b:bf16 w -> y:bf16\n//@ match y = linear(x, w:m16k16, b?)\n", ""}, /* the form says it */
+        {"//@ args x:bf16 b:bf16 w -> y:bf16\n//@ match y = linear(x, w, b?)\n", NO_TYPE("3", "w")},
+        {"//@ args x y -> z\n//@ match none\n", ""},
+        {"//@ args x r:type(y) -> y:type(x)\n//@ match y = add(x, r)\n",
+         "templates/t.cu:3: contract: type(y): y itself has the type of another argument, x"},
+        {"//@ args x r:type(z) -> y:type(x)\n//@ match y = add(x, r)\n",
+         "templates/t.cu:3: contract: type(z): the kernel has no such argument"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < LEN(cases); i++)
+        assert_string_equal(untyped("t.cu", cases[i].lines), cases[i].what);
+    assert_string_equal(untyped("cpu/t.c", cases[1].lines), ""); /* activations of the CPU are fp32 */
+}
+
 /* "add(add(x, x), add(x, x))" and so on. */
 static void put_sums(char *text, int depth)
 {
@@ -562,9 +625,11 @@ static void mangled(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tree),   cmocka_unit_test(needs),   cmocka_unit_test(mistakes),      cmocka_unit_test(fused),
-        cmocka_unit_test(types),  cmocka_unit_test(forms),   cmocka_unit_test(form_mistakes), cmocka_unit_test(mangled),
-        cmocka_unit_test(bounds), cmocka_unit_test(covered), cmocka_unit_test(swapped),       cmocka_unit_test(places),
+        cmocka_unit_test(tree),   cmocka_unit_test(needs),         cmocka_unit_test(mistakes),
+        cmocka_unit_test(fused),  cmocka_unit_test(types),         cmocka_unit_test(known_types),
+        cmocka_unit_test(forms),  cmocka_unit_test(form_mistakes), cmocka_unit_test(mangled),
+        cmocka_unit_test(bounds), cmocka_unit_test(covered),       cmocka_unit_test(swapped),
+        cmocka_unit_test(places),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

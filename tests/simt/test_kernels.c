@@ -15,7 +15,7 @@ static void add_rows(Suite *s, DType t, int C)
         "scale",        "norm 1",         "norm 2",   "norm and add", "last",        "embed",
         "positions",    "kinds",          "scaled",   "entry",        "slice",       "join",
         "clamp",        "limits",         "tempered", "id",           "rms",         "deviation",
-        "places",       "xielu"};
+        "places",       "xielu",          "converted"};
 
     for (size_t i = 0; i < LEN(ops); i++) {
         Ir g = begin();
@@ -52,6 +52,8 @@ static void add_rows(Suite *s, DType t, int C)
             add(&g, "mul %%%d %%%d : [T,%d] %s", x, weight(&g, "w", C, 0, DT_FP32), C, type);
         else if (strcmp(op, "scale") == 0)
             add(&g, "scale %%%d {by=0.3} : [T,%d] %s", x, C, type);
+        else if (strcmp(op, "converted") == 0) /* its result in another type */
+            add(&g, "scale %%%d {by=1} : [T,%d] %s", x, C, dtype_name(t == DT_FP32 ? DT_BF16 : DT_FP32));
         else if (strcmp(op, "norm and add") == 0)
             add(&g, "add %%%d %%%d : [T,%d] %s", norm(&g, 1, x, "T", C, t), input(&g, C, t), C, type);
         else if (strncmp(op, "norm", 4) == 0)
