@@ -36,5 +36,5 @@ struct Config {
     static constexpr int ONE = @ONE@, TILE = @TILE@, COLUMNS = @COLUMNS@, BUFFER = @BUFFER@, @REGIONS@;
     static constexpr float UNIT = @UNIT@, SCALE = @SCALE@, LOW = @LOW@, HIGH = @HIGH@;
 };
-extern "C" __global__ void __launch_bounds__(Config::ONE ? 128 : 256, Config::ONE ? 1 : 2)
+extern "C" __global__ void __launch_bounds__(Config::ONE ? 128 : 256, Config::ONE || Config::KEY > 128 ? 1 : 2)
 @NAME@(const RecurArgs a) { recur<Config>(a); }
