@@ -19,7 +19,7 @@
 //   ONE     each sequence has one token: the warps that compute bring it
 //
 // S is read before the previous kernel has ended. Sums have one order for any number of tokens and COLUMNS. Of one token bound
-// by memory, that of S; of many by the way from a token's u to the next one's, some 150 clocks.
+// by memory, that of S; of many by what a warp issues and waits for in each (docs/decisions/041-recurrent-states.md).
 #pragma once
 #include "device/block.cuh"
 #include "device/pdl.cuh"
@@ -188,25 +188,21 @@ DEVICE void recur_tile(const RecurArgs &a, const char *shared, int t, int n, int
     RecurToken<C> token[2];
     token[0].read(shared, 0);
     for (int some = 0; some < n; some += SCAN_LANES) {
-        const int here = C::ONE ? 1 : least(SCAN_LANES, n - some);
         Vec<float, C::COLUMNS> y = zeros<float, C::COLUMNS>();  // of eight tokens, each in its lane
-#pragma unroll 1
-        for (int i = 0; i < here; i += 2) {  // two tokens: more would not fit the cache of instructions
 #pragma unroll
-            for (int k = 0; k < 2; k++) {
-                if (k && (C::ONE || i + 1 == here))
-                    break;
-                if (AHEAD)
-                    token[1 - k].read(shared, least(some + i + k + 1, C::TILE - 1));
-                else if (!C::ONE)
-                    token[0].read(shared, some + i + k);
-                const float *q = (const float *)(shared + C::QUERIES_AT) + (some + i + k) * RecurShape<C>::PITCH;
-                const Vec<float, C::COLUMNS> one = recur_token<C>(token[AHEAD ? k : 0], q, s);
-                if (lane == i + k)
-                    y = one;
-            }
+        for (int i = 0; i < SCAN_LANES; i++) {
+            if (C::ONE ? i > 0 : some + i >= n)
+                break;
+            if (AHEAD)
+                token[(i + 1) % 2].read(shared, least(some + i + 1, C::TILE - 1));
+            else if (!C::ONE)
+                token[0].read(shared, some + i);
+            const float *q = (const float *)(shared + C::QUERIES_AT) + (some + i) * RecurShape<C>::PITCH;
+            const Vec<float, C::COLUMNS> one = recur_token<C>(token[AHEAD ? i % 2 : 0], q, s);
+            if (lane == i)
+                y = one;
         }
-        if (lane < here)
+        if (some + lane < n)
             store((T *)a.y + ((i64)(t + some + lane) * C::H + h) * C::VALUE + column, from_floats<T>(y));
     }
 }

@@ -11,8 +11,8 @@
 // A block takes a sequence (blockIdx.x) and HEADS heads (y). Eight neighbouring lanes share a head, each with KEY / 8 of its keys in
 // registers, while the sequence's tokens of this step follow one another. They come in tiles of TILE tokens through shared memory:
 // q and k in fp32, dt and dt * v of each head; what the next tile needs is read from memory while this one is computed. The sums of
-// y wait for eight tokens (body/scan.cuh). The state is read before the previous kernel has ended. Sums have one order for any
-// number of tokens. Of one token bound by memory, that of the state; of many by the exponentials of all decays.
+// y wait for eight tokens. The state is read before the previous kernel has ended. Sums have one order for any
+// number of tokens. Of one token bound by memory, that of the state.
 #pragma once
 #include "device/block.cuh"
 #include "device/pdl.cuh"
@@ -34,6 +34,21 @@ template <class C> struct ScanShape {
     static constexpr int HEADS = C::THREADS / SCAN_LANES;
     static_assert(C::TILE % SCAN_LANES == 0 && C::TILE * HEADS % C::THREADS == 0, "threads bring as many numbers each");
 };
+
+// Lane l of each eight gets the sum over them of v[l]: a lane gives away the half of its numbers that others will finish, three
+// times. The order is that of warp_sum<8>, for every l.
+DEVICE float scan_sums(float (&v)[SCAN_LANES])
+{
+#pragma unroll
+    for (int m = SCAN_LANES / 2; m; m /= 2)
+#pragma unroll
+        for (int i = 0; i < m; i++) {
+            const bool upper = lane_id() & m;
+            const float kept = upper ? v[i + m] : v[i], given = upper ? v[i] : v[i + m];
+            v[i] = kept + shuffle_xor(given, m);
+        }
+    return v[0];
+}
 
 struct alignas(8) ScanInput {
     float dt, u;  // of a token and head; u = dt * v

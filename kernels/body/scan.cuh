@@ -1,8 +1,6 @@
 // scan.cuh - what the kernels of recurrences share: eight neighbouring lanes have the keys of a state between them.
 //
-// Keys lie in runs of RUN neighbours: lane l has runs l, l + 8, l + 16 ... Each token needs a sum over the eight lanes. Sums that
-// nobody waits for are made of eight tokens at once: a lane gives away the half of its eight numbers that others will finish,
-// three times, and ends with the sum of one token. The order is that of warp_sum<8>, for every token.
+// Keys lie in runs of RUN neighbours: lane l has runs l, l + 8, l + 16 ... Inputs may be slices of wider rows.
 #pragma once
 #include "device/types.cuh"
 #include "device/vec.cuh"
@@ -13,20 +11,6 @@ constexpr int SCAN_LANES = 8;
 
 // Where element i of a lane lies behind its first one.
 template <int RUN> DEVICE i64 scan_row(int i) { return i / RUN * SCAN_LANES * RUN + i % RUN; }
-
-// Lane l of each eight gets the sum over them of v[l].
-DEVICE float scan_sums(float (&v)[SCAN_LANES])
-{
-#pragma unroll
-    for (int m = SCAN_LANES / 2; m; m /= 2)
-#pragma unroll
-        for (int i = 0; i < m; i++) {
-            const bool upper = lane_id() & m;
-            const float kept = upper ? v[i + m] : v[i], given = upper ? v[i] : v[i + m];
-            v[i] = kept + shuffle_xor(given, m);
-        }
-    return v[0];
-}
 
 // Elements of a vector of n that stand in rows `pitch` apart, from element `from` on.
 template <class T> constexpr DEVICE int scan_vec(int n, int pitch, int from)
